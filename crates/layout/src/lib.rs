@@ -1,1 +1,21 @@
-//! placeholder
+//! Every byte that another process can see, declared once.
+//!
+//! What is shared between processes (memory that several map, frames on a wire, packets of a
+//! handshake) is declared here and nowhere else: explicit little-endian fields, with
+//! compile-time asserts on size and offsets generated right under each struct.
+//! `docs/layout.md` is drawn from these same declarations, and a test keeps it current.
+//!
+//! This crate never allocates for a parser, never does I/O and never panics on input.
+#![forbid(unsafe_code)]
+
+mod shared;
+
+pub mod address;
+pub mod channel;
+pub mod diagram;
+pub mod frame;
+pub mod handshake;
+pub mod limits;
+pub mod message;
+
+pub use address::{Address, FatPointer, RegionId};

@@ -1,0 +1,143 @@
+//! Messages in shared memory: FaRM's circular buffer and HERD's request region.
+//!
+//! Both begin a message with one 64-bit *arrival word*, stored last, that says how long the
+//! message is and which one it is; the receiver polls that word. After it comes the header of
+//! the RPC layer, then the body. A request of up to 32 bytes fits one cache line whole.
+
+use crate::limits::LINE_BYTES;
+use crate::shared::shared_struct;
+use zerocopy::little_endian::{U16, U32, U64};
+
+/// What the arrival word says: the length of what follows and the message's number.
+///
+/// The number runs from 1 and skips 0, so that zeroed memory never looks like a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Bytes that follow the word, or [`Arrival::WRAP`].
+    pub bytes: u32,
+    /// The message's number in its channel.
+    pub number: u32,
+}
+
+impl Arrival {
+    /// A length that means: nothing here, go on at the start of the ring.
+    pub const WRAP: u32 = u32::MAX;
+
+    /// The word as stored.
+    pub const fn to_bits(self) -> u64 {
+        ((self.number as u64) << 32) | self.bytes as u64
+    }
+
+    /// What a stored word says. Any bits have a meaning; the receiver checks it.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { bytes: bits as u32, number: (bits >> 32) as u32 }
+    }
+
+    /// The number after `number`: 0 is never used.
+    pub const fn next(number: u32) -> u32 {
+        if number == u32::MAX { 1 } else { number + 1 }
+    }
+}
+
+/// Bytes of the arrival word.
+pub const ARRIVAL_BYTES: usize = 8;
+
+shared_struct! {
+    /// The RPC layer's header, the same on ring, request region and datagram.
+    pub struct MessageHeader: 24 {
+        /// The request's id, chosen by the caller; a reply carries it back.
+        0 => pub id: U64,
+        /// Bytes of the whole body, of which this message may carry a piece.
+        8 => pub total_bytes: U32,
+        /// Where this piece starts in the whole body.
+        12 => pub piece_offset: U32,
+        /// What is asked for: a number that the service gives meaning to.
+        16 => pub method: U16,
+        /// A [`Kind`].
+        18 => pub kind: u8,
+        /// A [`Status`]; 0 in requests.
+        19 => pub status: u8,
+        /// Zero; room for a later version.
+        20 => pub reserved: U32,
+    }
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A request, which will be answered.
+    Request = 1,
+    /// The answer to a request.
+    Reply = 2,
+    /// A message that expects no answer.
+    OneWay = 3,
+}
+
+impl Kind {
+    /// The kind that a byte means, if any.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            1 => Some(Self::Request),
+            2 => Some(Self::Reply),
+            3 => Some(Self::OneWay),
+            _ => None,
+        }
+    }
+}
+
+/// How a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// It was done; the body is the service's answer.
+    Done = 0,
+    /// The service does not know the method.
+    UnknownMethod = 1,
+    /// The service refused; the body says why, in words.
+    Refused = 2,
+    /// The node has no room for it now; nothing was done.
+    Busy = 3,
+}
+
+impl Status {
+    /// The status that a byte means, if any.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::Done),
+            1 => Some(Self::UnknownMethod),
+            2 => Some(Self::Refused),
+            3 => Some(Self::Busy),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a message in a ring, header and arrival word included, in whole lines.
+pub const fn cell_bytes(body_bytes: usize) -> usize {
+    (ARRIVAL_BYTES + body_bytes).next_multiple_of(LINE_BYTES)
+}
+
+/// The longest body that still makes a one-line message.
+pub const ONE_LINE_BODY_BYTES: usize = LINE_BYTES - ARRIVAL_BYTES - MessageHeader::BYTES;
+
+const _: () = assert!(ONE_LINE_BODY_BYTES == 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroed_memory_is_no_message() {
+        assert_eq!(Arrival::from_bits(0).number, 0);
+        assert_eq!(Arrival::next(u32::MAX), 1);
+        let arrival = Arrival { bytes: 77, number: 9 };
+        assert_eq!(Arrival::from_bits(arrival.to_bits()), arrival);
+    }
+
+    #[test]
+    fn a_small_request_is_one_line() {
+        assert_eq!(cell_bytes(MessageHeader::BYTES + 32), LINE_BYTES);
+        assert_eq!(cell_bytes(MessageHeader::BYTES + 33), 2 * LINE_BYTES);
+    }
+}
