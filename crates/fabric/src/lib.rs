@@ -1,1 +1,55 @@
-//! placeholder
+//! Moves bytes between processes: READ, WRITE, compare-and-swap, fetch-and-add, message.
+//!
+//! One interface, shaped like RDMA verbs, over several transports: `shm` (one host: a READ is a
+//! load), `tcp` (any network: the node's agent plays the NIC) and `simulated` (one seed decides
+//! everything). Every operation is written once, as a future, and runs in three styles: blocking
+//! in place, many at once on one thread, or under any async runtime; see [`drive`].
+//!
+//! What always holds: registered memory is reached only by whole words ([`region`]); what a
+//! transport promises about READs is stated ([`Guarantees`]), and readers verify what they read;
+//! every operation has a deadline and a typed error; every bound is a named constant
+//! (`barn_layout::limits`).
+#![deny(unsafe_code)]
+
+#[cfg(not(loom))]
+mod connection;
+#[cfg(not(loom))]
+pub mod drive;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod link;
+pub mod messaging;
+#[cfg(not(loom))]
+mod node;
+pub mod region;
+#[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
+pub mod seam;
+#[cfg(not(loom))]
+mod service;
+#[cfg(not(loom))]
+mod shm;
+#[cfg(not(loom))]
+mod slots;
+#[cfg(not(loom))]
+mod tcp;
+#[cfg(not(loom))]
+mod verb;
+
+#[cfg(not(loom))]
+pub use {
+    barn_layout::RegionId,
+    connection::{
+        Atomic, Batch, Call, ConnectOptions, Connecting, Connection, Messaging, Open, Receive, RemoteRegion,
+        Sending, Transfer,
+    },
+    drive::{Pipeline, block_on},
+    error::{CallError, ConnectError, OpenError, OperationError},
+    link::{Guarantees, WordOrder},
+    node::{Node, NodeError, NodeOptions, NodeStats, Stopper},
+    region::{AccessError, MapError, Pages, Region, RegionError, RegionOptions, Rights, Words},
+    registry::{PeerId, RegisterError, Registry},
+    service::{Deferred, Reply, Request, Sender, Service},
+};

@@ -1,0 +1,126 @@
+//! Runs many futures at once on this thread, N in flight.
+
+use super::block_on::{Idle, Waiting};
+use super::{DRIVER, Driving, Parking, next_sweep};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// N places for operations in flight, kept from run to run so that nothing is allocated.
+///
+/// ```
+/// use barn_fabric::Pipeline;
+/// let mut pipeline = Pipeline::new(16);
+/// let mut sum = 0;
+/// pipeline.run((0..100).map(|i| async move { i * 2 }), |doubled| sum += doubled);
+/// assert_eq!(sum, 9900);
+/// ```
+pub struct Pipeline<F: Future> {
+    places: Vec<Pin<Box<Option<F>>>>,
+}
+
+impl<F: Future> Pipeline<F> {
+    /// A pipeline with `window` operations in flight; at least one.
+    pub fn new(window: usize) -> Self {
+        Self { places: (0..window.max(1)).map(|_| Box::pin(None)).collect() }
+    }
+
+    /// Runs every future that `next` gives, and hands each result to `done`, in the order in
+    /// which they finish.
+    pub fn run(&mut self, next: impl IntoIterator<Item = F>, mut done: impl FnMut(F::Output)) {
+        let mut next = next.into_iter().fuse();
+        let _driving = Driving::start(self.places.len() > 1);
+        let waiting = Waiting::new();
+        let mut cx = Context::from_waker(&waiting.waker);
+        let mut idle = Idle::start();
+        loop {
+            next_sweep();
+            let (running, finished) = self.sweep(&mut next, &mut done, &mut cx);
+            if running == 0 {
+                return;
+            }
+            if finished > 0 {
+                idle.busy();
+            } else if idle.should_sleep() {
+                DRIVER.with(|driver| *driver.parking.borrow_mut() = Some(Parking::default()));
+                next_sweep();
+                let (_, finished) = self.sweep(&mut next, &mut done, &mut cx);
+                let parking = DRIVER.with(|driver| driver.parking.borrow_mut().take()).unwrap_or_default();
+                if finished > 0 {
+                    parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
+                } else {
+                    waiting.sleep(parking);
+                }
+                idle.slept();
+            }
+        }
+    }
+
+    /// Polls every place once. A place whose operation ends takes the next one and starts it
+    /// in the same breath, so that its memory is on the way while the others are looked at.
+    #[inline]
+    fn sweep(
+        &mut self,
+        next: &mut impl Iterator<Item = F>,
+        done: &mut impl FnMut(F::Output),
+        cx: &mut Context<'_>,
+    ) -> (usize, usize) {
+        let (mut running, mut finished) = (0, 0);
+        for place in &mut self.places {
+            if place.is_none() {
+                let Some(future) = next.next() else { continue };
+                place.set(Some(future));
+            }
+            loop {
+                let Some(future) = place.as_mut().as_pin_mut() else { break };
+                let Poll::Ready(output) = future.poll(cx) else {
+                    running += 1;
+                    break;
+                };
+                done(output);
+                finished += 1;
+                place.set(next.next());
+            }
+        }
+        (running, finished)
+    }
+}
+
+impl<F: Future> std::fmt::Debug for Pipeline<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pipeline").field("window", &self.places.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn no_more_than_the_window_are_in_flight() {
+        let (now, most) = (Cell::new(0), Cell::new(0));
+        let operation = |i: u32| {
+            let (now, most) = (&now, &most);
+            async move {
+                now.set(now.get() + 1);
+                most.set(most.get().max(now.get()));
+                let mut yields = i % 5;
+                std::future::poll_fn(|_| {
+                    if yields == 0 {
+                        return Poll::Ready(());
+                    }
+                    yields -= 1;
+                    Poll::Pending
+                })
+                .await;
+                now.set(now.get() - 1);
+                i
+            }
+        };
+        let mut seen = Vec::new();
+        Pipeline::new(7).run((0..1000).map(operation), |i| seen.push(i));
+        assert_eq!(most.get(), 7);
+        seen.sort_unstable();
+        assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,175 @@
+//! What a transport's client side does, behind [`Connection`](crate::Connection).
+
+use crate::drive;
+use crate::error::{CallError, OpenError, OperationError};
+use crate::region::{Rights, Words};
+use crate::slots::Ticket;
+use crate::verb::Verb;
+use barn_layout::RegionId;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// What a transport promises about its READs and WRITEs. A reader uses a check that is sound
+/// for these, and for no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guarantees {
+    /// Aligned runs of so many bytes are read and written whole.
+    pub atomic_bytes: usize,
+    /// The order in which the words of one READ are read.
+    pub word_order: WordOrder,
+    /// Whether an operation begins only after those posted before it on the same connection
+    /// have been carried out.
+    pub operations_in_order: bool,
+    /// Whether remote atomics are atomic against the owner's own CPU atomics.
+    pub atomic_with_owner: bool,
+}
+
+/// The order of the words within one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordOrder {
+    /// From the lowest address up.
+    Ascending,
+    /// Any order.
+    Any,
+}
+
+impl Guarantees {
+    /// Where a CPU does the copying: whole words, in any order.
+    pub const BY_CPU: Self = Self {
+        atomic_bytes: 8,
+        word_order: WordOrder::Any,
+        operations_in_order: true,
+        atomic_with_owner: true,
+    };
+}
+
+/// An operation's wait for its answer, kept by its future.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    /// Set once the operation has been posted.
+    pub(crate) ticket: Option<Ticket>,
+    /// How long an answer may take.
+    pub(crate) limit: Duration,
+    polls: u32,
+    since: Option<Instant>,
+}
+
+/// Looks at the clock once in so many polls of an operation that is driven in place: at 50 ns
+/// a poll, a deadline is noticed within 13 µs.
+const POLLS_PER_LOOK: u32 = 256;
+
+impl Wait {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { ticket: None, limit, polls: 0, since: None }
+    }
+
+    /// Notes a poll that found no answer; says whether the deadline has passed. The wait counts
+    /// from the first look at the clock, so that a quick answer costs none.
+    ///
+    /// For a runtime it also asks the reactor to wake the task at its deadline.
+    pub(crate) fn is_over(&mut self, cx: &Context<'_>) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        let in_place = drive::in_place();
+        if in_place && !self.polls.is_multiple_of(POLLS_PER_LOOK) && !drive::parking() {
+            return false;
+        }
+        let now = Instant::now();
+        if self.since.is_none() {
+            self.since = Some(now);
+            if !in_place && let Ok(reactor) = drive::reactor::reactor() {
+                reactor.wake_at(now + self.limit, cx.waker().clone());
+            }
+        }
+        self.left(now).is_zero()
+    }
+
+    /// How long until the deadline.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
+        let waited = self.since.map_or(Duration::ZERO, |since| now - since);
+        self.limit.saturating_sub(waited)
+    }
+}
+
+/// A region that a node let us into.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) bytes: u64,
+    pub(crate) rights: Rights,
+    pub(crate) place: Place,
+}
+
+/// How its bytes are reached.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// They are mapped here; the grant's word says whether it stands.
+    Mapped { words: Words, grants: Words, grant: u64 },
+    /// Through the link, with this key.
+    Keyed(u64),
+}
+
+/// The client side of a transport.
+///
+/// Every `poll_*` posts at its first call (`wait.ticket` is then set), and afterwards looks for
+/// the answer. Polled in place ([`drive::in_place`]) it drives the connection itself, at most
+/// once a sweep ([`drive::sweep`]), and if the driver is parking ([`drive::parking`]) says what to sleep on; polled by a
+/// runtime it leaves its waker and lets the reactor drive.
+pub(crate) trait Link: Send + Sync {
+    /// What this transport promises.
+    fn guarantees(&self) -> Guarantees;
+
+    /// The transport's name, as in addresses.
+    fn transport(&self) -> &'static str;
+
+    /// The number that the node gave this connection.
+    fn peer(&self) -> crate::PeerId;
+
+    /// Whether the peer is there, as far as is known.
+    fn is_open(&self) -> bool;
+
+    /// Asks for a region.
+    fn poll_open(
+        &self,
+        cx: &mut Context<'_>,
+        wait: &mut Wait,
+        region: RegionId,
+        rights: Rights,
+    ) -> Poll<Result<Opened, OpenError>>;
+
+    /// Gives back what `poll_open` gave, when the last handle is dropped.
+    fn close_region(&self, place: &Place);
+
+    /// Carries out a one-sided operation that its own side found fine ([`Verb::check`]).
+    fn poll_operation(
+        &self,
+        cx: &mut Context<'_>,
+        wait: &mut Wait,
+        key: u64,
+        rights: Rights,
+        verb: &mut Verb<'_>,
+    ) -> Poll<Result<u64, OperationError>>;
+
+    /// Sends a request and takes its answer into `reply`, which is replaced.
+    fn poll_call(
+        &self,
+        cx: &mut Context<'_>,
+        wait: &mut Wait,
+        method: u16,
+        request: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Poll<Result<(), CallError>>;
+
+    /// Sends a message that expects no answer. Done once the transport has taken all of it.
+    fn poll_send(&self, cx: &mut Context<'_>, wait: &mut Wait, message: &[u8])
+    -> Poll<Result<(), CallError>>;
+
+    /// Takes the next message that the node sent by itself into `into`, which is replaced.
+    fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        wait: &mut Wait,
+        into: &mut Vec<u8>,
+    ) -> Poll<Result<(), CallError>>;
+
+    /// The future gave up: a late answer is dropped.
+    fn abandon(&self, ticket: Ticket);
+}

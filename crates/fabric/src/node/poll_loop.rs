@@ -1,0 +1,115 @@
+//! The whole loop of a node, on one screen.
+
+use super::{BELL, Node, NodeError};
+use crate::service::{Outbox, Service};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the loop goes on sweeping after the last work: longer than a spinning client takes
+/// to send its next request, short enough that an idle node costs nothing.
+const SPIN: Duration = Duration::from_micros(50);
+/// Sweeps between two looks at epoll while busy: newcomers, deaths and quiet sockets wait no
+/// longer than this many sweeps, and a look (about 300 ns) is spread over them.
+const SWEEPS_PER_LOOK: u32 = 64;
+/// Empty sweeps between two looks at the clock.
+const SWEEPS_PER_CLOCK: u32 = 16;
+
+/// Stops a node's loop, from any thread. Clones are the same.
+#[derive(Clone)]
+pub struct Stopper {
+    stop: Arc<AtomicBool>,
+    outbox: Arc<Outbox>,
+}
+
+impl Stopper {
+    pub(super) fn new(outbox: Arc<Outbox>) -> Self {
+        Self { stop: Arc::default(), outbox }
+    }
+
+    /// Makes [`Node::run`] return soon.
+    pub fn stop(&self) {
+        // SYNC: Release, pairs with the Acquire load in `is_stopped`.
+        self.stop.store(true, Ordering::Release);
+        self.outbox.ring();
+    }
+
+    /// Whether the node was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        // SYNC: Acquire, pairs with the Release store in `stop`.
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stopper({})", self.is_stopped())
+    }
+}
+
+impl Node {
+    /// Serves until stopped: sweeps while there is work, sleeps when there is none.
+    pub fn run(&mut self, service: &mut dyn Service) -> Result<(), NodeError> {
+        let (mut sweeps, mut empty, mut idle_since) = (0u32, 0u32, None);
+        while !self.stopper.is_stopped() {
+            let mut work = self.sweep(service);
+            sweeps = sweeps.wrapping_add(1);
+            if sweeps.is_multiple_of(SWEEPS_PER_LOOK) {
+                work += self.take_events(service, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+            }
+            if work > 0 {
+                (empty, idle_since) = (0, None);
+                continue;
+            }
+            std::hint::spin_loop();
+            empty += 1;
+            if !empty.is_multiple_of(SWEEPS_PER_CLOCK) {
+                continue;
+            }
+            let now = Instant::now();
+            if now - *idle_since.get_or_insert(now) >= SPIN {
+                self.sleep(service)?;
+                (empty, idle_since) = (0, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, service: &mut dyn Service) -> Result<(), NodeError> {
+        service.idle();
+        self.ports.iter_mut().for_each(|port| port.before_sleep());
+        // Whoever spoke before the ports said that they sleep has not rung: look once more.
+        if self.sweep(service) == 0 && !self.stopper.is_stopped() {
+            self.core.stats.sleeps.fetch_add(1, Ordering::Relaxed);
+            self.take_events(service, None)?;
+        }
+        self.ports.iter_mut().for_each(|port| port.after_sleep());
+        Ok(())
+    }
+
+    fn take_events(
+        &mut self,
+        service: &mut dyn Service,
+        timeout: Option<&Timespec>,
+    ) -> Result<usize, NodeError> {
+        let mut events = Vec::with_capacity(64);
+        match epoll::wait(&self.core.epoll, rustix::buffer::spare_capacity(&mut events), timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            let (data, flags): (u64, EventFlags) = (event.data.u64(), event.flags);
+            if data == BELL {
+                let mut rung = [0; 8];
+                let _ = rustix::io::read(&self.core.bell, &mut rung);
+                self.send_outgoing();
+            } else if let Some(port) = self.ports.get_mut((data >> 56) as usize) {
+                port.event(&mut self.core, service, data & ((1 << 56) - 1), flags);
+            }
+        }
+        Ok(events.len())
+    }
+}

@@ -1,0 +1,111 @@
+//! Maps memory files: the only place that calls `mmap`, `munmap` and `madvise`.
+//!
+//! A mapping is made whole or not at all, and its pages are there before it is used: a file
+//! whose pages cannot be had gives an error here, never a SIGBUS later.
+#![allow(unsafe_code)]
+
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// Alignment of a mapping that may use huge pages.
+pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A mapping of a memory file, unmapped when dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: NonNull<c_void>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is an address range that any thread may use; it has no thread of its own.
+unsafe impl Send for Mapping {}
+// SAFETY: `&Mapping` gives away only the base and the length.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the whole of a file of `bytes` bytes, shared, at a multiple of the huge page size
+    /// where it is at least that long.
+    pub(super) fn map(file: BorrowedFd<'_>, bytes: usize, writable: bool) -> Result<Self, Errno> {
+        if bytes == 0 {
+            return Err(Errno::INVAL);
+        }
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        if bytes < HUGE_PAGE_BYTES {
+            // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+            let base = unsafe {
+                rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)?
+            };
+            return Ok(Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes });
+        }
+        // Reserve more than is needed, then put the file at an aligned place inside.
+        let reserved_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
+        // SAFETY: a new inaccessible mapping at an address of the kernel's choice.
+        let reserved = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                reserved_bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        let lead = (reserved as usize).next_multiple_of(HUGE_PAGE_BYTES) - reserved as usize;
+        let aligned = reserved.wrapping_byte_add(lead);
+        // SAFETY: `[aligned, aligned + bytes)` lies inside the range reserved just above, which
+        // nobody else knows of, so that MAP_FIXED replaces only our own inaccessible pages.
+        let base = unsafe {
+            rustix::mm::mmap(aligned, bytes, protection, MapFlags::SHARED | MapFlags::FIXED, file, 0)
+        };
+        // SAFETY: the lead and the tail of the reservation belong to us and hold nothing; on an
+        // error all of it is given back.
+        unsafe {
+            match base {
+                Ok(_) => {
+                    if lead > 0 {
+                        rustix::mm::munmap(reserved, lead)?;
+                    }
+                    let tail = reserved_bytes - lead - bytes;
+                    if tail > 0 {
+                        rustix::mm::munmap(aligned.wrapping_byte_add(bytes), tail)?;
+                    }
+                }
+                Err(error) => {
+                    let _ = rustix::mm::munmap(reserved, reserved_bytes);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Self { base: NonNull::new(aligned).ok_or(Errno::NOMEM)?, bytes })
+    }
+
+    pub(super) fn base(&self) -> NonNull<c_void> {
+        self.base
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Asks for transparent huge pages. Only advice: it may change nothing.
+    pub(super) fn advise_huge(&self) -> Result<(), Errno> {
+        // SAFETY: the range is ours; this advice changes how pages are had, not what they hold.
+        unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, Advice::LinuxHugepage) }
+    }
+
+    /// Faults every page in now, so that a lack of memory is an error and not a signal.
+    pub(super) fn populate(&self, writable: bool) -> Result<(), Errno> {
+        let advice = if writable { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+        // SAFETY: the range is ours; populating faults pages in and changes no byte.
+        unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, advice) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map`, and `Words` keeps this alive for as long as
+        // anything can reach it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
+    }
+}

@@ -1,0 +1,25 @@
+//! Registered memory: what is allocated, which pages back it, who may reach it.
+//!
+//! A [`Region`] is a memory file (memfd) that its owner maps writable and others map as they
+//! were granted. What always holds:
+//! - a region's file can be neither shrunk nor grown (sealed), so that no reader is ever
+//!   faulted, and its pages are there from the start;
+//! - a region whose owner grants nobody the right to change it is sealed against every new
+//!   writable mapping (`F_SEAL_FUTURE_WRITE`), even by a process that holds the descriptor;
+//! - bytes are reached through [`Words`] only.
+
+pub mod journal;
+#[cfg(not(loom))]
+pub(crate) mod mapping;
+mod rights;
+pub mod versioned;
+mod words;
+
+pub use rights::Rights;
+pub use words::{AccessError, AtomicU64, Ordering, Words, fence};
+
+#[cfg(not(loom))]
+pub use allocate::{MapError, Pages, Region, RegionError, RegionOptions, map_shared};
+
+#[cfg(not(loom))]
+mod allocate;

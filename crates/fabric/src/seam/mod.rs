@@ -1,0 +1,10 @@
+//! The seams: everything by which the world outside decides what happens.
+//!
+//! Time, chance, the network and the order in which things run are reached through interfaces,
+//! so that the simulated transport can put one seed in place of all of them.
+
+mod clock;
+mod random;
+
+pub use clock::{Clock, SystemClock};
+pub use random::{Random, Seeded, system_random};
