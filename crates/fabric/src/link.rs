@@ -50,6 +50,10 @@ pub(crate) struct Wait {
     pub(crate) ticket: Option<Ticket>,
     /// How long an answer may take.
     pub(crate) limit: Duration,
+    /// Bytes of a message that have been posted, where it goes in pieces.
+    pub(crate) sent: usize,
+    /// Whether all of it has been posted.
+    pub(crate) posted: bool,
     polls: u32,
     since: Option<Instant>,
 }
@@ -60,7 +64,7 @@ const POLLS_PER_LOOK: u32 = 256;
 
 impl Wait {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { ticket: None, limit, polls: 0, since: None }
+        Self { ticket: None, limit, sent: 0, posted: false, polls: 0, since: None }
     }
 
     /// Notes a poll that found no answer; says whether the deadline has passed. The wait counts

@@ -65,7 +65,7 @@ impl Standing {
         self.live.load(Ordering::Acquire)
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         // SYNC: Release, pairs with `is_live`.
         self.live.store(false, Ordering::Release);
         if let Some((words, offset)) = &self.word {

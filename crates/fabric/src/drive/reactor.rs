@@ -168,9 +168,16 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
+impl Watch {
+    /// Ends the watch: no more events.
+    pub(crate) fn stop(&self) {
         let _ = epoll::delete(&self.reactor.epoll, self.descriptor.as_fd());
         self.reactor.lock().sources.remove(&self.token);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -67,7 +67,7 @@ impl std::error::Error for AccessError {}
 enum Backing {
     /// Words on the heap: tests, and the simulated transport.
     #[cfg(not(loom))]
-    Heap(#[expect(dead_code, reason = "owns what `base` points to")] Box<[AtomicU64]>),
+    Heap(Box<[AtomicU64]>),
     /// A mapping, which others may have too.
     #[cfg(not(loom))]
     Mapped(#[expect(dead_code, reason = "owns what `base` points to")] super::mapping::Mapping),

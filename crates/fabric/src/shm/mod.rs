@@ -1,29 +1,51 @@
-//! The shm transport.
-use crate::ConnectOptions;
-use crate::error::ConnectError;
-use crate::link::Link;
-use crate::node::{Core, NodeError, Port};
-use crate::service::{Outgoing, Service};
-use rustix::event::epoll::EventFlags;
-use std::path::Path;
-use std::sync::Arc;
-pub(crate) fn connect(path: &Path, _options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
-    Err(ConnectError::Address { address: path.display().to_string() })
-}
-pub(crate) struct ShmPort;
-impl ShmPort {
-    pub(crate) fn listen(_core: &mut Core, _path: &Path, _port: u8) -> Result<Self, NodeError> {
-        Ok(Self)
+//! The shm transport: processes of one host.
+//!
+//! A client connects to the node's Unix socket; the node checks who it is (`SO_PEERCRED`) and
+//! hands it the memory of their channel (`barn_layout::channel`) as sealed memory files. From
+//! then on requests and replies are stores and loads; the socket carries only the control path
+//! (opening regions), and its hang-up tells either side that the other has died.
+//!
+//! - A READ is a load from a mapped region; nobody is asked. After it the client looks whether
+//!   the grant still stands and the node is still there.
+//! - Sleeping and waking: whoever is about to sleep says so in memory, looks once more, and
+//!   sleeps on a descriptor (the node in epoll, a client in poll); whoever has something for a
+//!   sleeper rings its eventfd. Each pair has its own bells, so that a hostile client can only
+//!   keep itself from being woken. (A futex would cost as much to wake and could not be slept on
+//!   together with sockets, other connections, and the peer's death: see ARCHITECTURE.md.)
+
+mod client;
+mod control;
+mod lane;
+mod peer;
+mod port;
+
+pub(crate) use client::connect;
+pub(crate) use port::ShmPort;
+
+use crate::region::{Ordering, Words, fence};
+use rustix::fd::OwnedFd;
+
+/// Rings a bell if its owner has said, at `at`, that it sleeps.
+fn ring_if_asleep(words: &Words, at: u64, bell: &OwnedFd) {
+    // SYNC: SeqCst fence, pairs with the one in `say_asleep`: of "I published" and "you sleep" at
+    // least one side sees the other's, so that nobody sleeps on a message.
+    fence(Ordering::SeqCst);
+    if words.load_word(at, Ordering::Relaxed).is_ok_and(|asleep| asleep != 0) {
+        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
 }
-impl Port for ShmPort {
-    fn event(&mut self, _: &mut Core, _: &mut dyn Service, _: u64, _: EventFlags) {}
-    fn sweep(&mut self, _: &mut Core, _: &mut dyn Service) -> usize {
-        0
+
+/// Says that we are about to sleep, or are awake again. After `true` the caller looks once more.
+fn say_asleep(words: &Words, at: u64, asleep: bool) {
+    let _ = words.store_word(at, u64::from(asleep), Ordering::Relaxed);
+    if asleep {
+        // SYNC: pairs with the fence in `ring_if_asleep`.
+        fence(Ordering::SeqCst);
     }
-    fn before_sleep(&mut self) {}
-    fn after_sleep(&mut self) {}
-    fn send(&mut self, _: &mut Core, _: &Outgoing) -> bool {
-        false
-    }
+}
+
+/// Silences a bell.
+fn silence(bell: &OwnedFd) {
+    let mut rung = [0; 8];
+    let _ = rustix::io::read(bell, &mut rung);
 }

@@ -1,0 +1,448 @@
+//! FaRM's circular buffer: one writer, one reader, in the reader's or in shared memory.
+//!
+//! The reader polls the *arrival word* where the next message will start; the writer stores it
+//! last. FaRM's reader zeroes what it has consumed so that old bytes are never taken for a
+//! message; here the writer zeroes the one word where the *next* arrival word will be, before it
+//! publishes this message. That keeps the reader from writing to the ring at all (the node maps
+//! a client's ring without ever changing it, and each line crosses between the caches once), and
+//! payload bytes can still never pose as a message.
+//!
+//! What always holds:
+//! - messages start at multiples of a line and never straddle the end of the ring;
+//! - the arrival word at the writer's tail is zero until the message there is whole;
+//! - the writer never touches a line that the reader has not reported as consumed;
+//! - the reader reports after it has copied a message out, and only when half of the ring has
+//!   been consumed since the last report: so a message may take a quarter of the ring, and one
+//!   that fits an empty ring is never stuck (proved at [`piece_bytes_max`]).
+
+use super::{Corrupt, load_message, store_message};
+use crate::region::{Ordering, Words};
+use barn_layout::limits::LINE_BYTES;
+use barn_layout::message::{ARRIVAL_BYTES, Arrival, MessageHeader, cell_bytes};
+
+/// The longest body that one message in a ring may have; longer ones go in pieces.
+///
+/// A message takes `cell <= ring / 4 - 64` bytes. At worst it does not fit before the end, so
+/// that fewer than `cell` bytes are skipped, and one line must stay free for the next arrival
+/// word: `2 * cell + 64 <= ring / 2 - 64`. The reader withholds less than half of the ring, so
+/// the writer of a message to a reader that has consumed everything always has room.
+pub const fn piece_bytes_max(ring_bytes: usize) -> usize {
+    let cell = ring_bytes / 4 - LINE_BYTES;
+    cell - ARRIVAL_BYTES - MessageHeader::BYTES
+}
+
+/// There is no room now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Where a ring is: `bytes` from `base`.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The memory.
+    pub words: Words,
+    /// Where the ring starts in it.
+    pub base: u64,
+    /// How long the ring is.
+    pub bytes: usize,
+}
+
+/// A word that one side writes and the other reads: how much has been consumed.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The memory.
+    pub words: Words,
+    /// Where the word is.
+    pub at: u64,
+}
+
+/// The writing side.
+#[derive(Debug)]
+pub struct RingWriter {
+    place: Place,
+    consumed: Progress,
+    /// Bytes written since the start.
+    tail: u64,
+    /// Bytes consumed since the start, as last seen.
+    head: u64,
+    number: u32,
+}
+
+impl RingWriter {
+    /// A writer to a ring of zeros.
+    pub fn new(place: Place, consumed: Progress) -> Self {
+        Self { place, consumed, tail: 0, head: 0, number: 1 }
+    }
+
+    /// Whether `bytes` fit, after a look at what the reader has reported if need be.
+    fn has_room(&mut self, bytes: u64) -> bool {
+        let ring = self.place.bytes as u64;
+        if self.tail + bytes - self.head <= ring {
+            return true;
+        }
+        // SYNC: Acquire, pairs with the Release store in `RingReader::report`: the reader has
+        // finished with what it reports before we write over it.
+        if let Ok(reported) = self.consumed.words.load_word(self.consumed.at, Ordering::Acquire) {
+            // A report that is not between what was known and what was written is garbage.
+            if (self.head..=self.tail).contains(&reported) {
+                self.head = reported;
+            }
+        }
+        self.tail + bytes - self.head <= ring
+    }
+
+    /// Writes one message. `body` is at most [`piece_bytes_max`] long.
+    pub fn push(&mut self, header: &MessageHeader, body: &[u8]) -> Result<(), Full> {
+        debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));
+        let ring = self.place.bytes as u64;
+        let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;
+        let at = self.tail % ring;
+        let skip = if at + cell > ring { ring - at } else { 0 };
+        if !self.has_room(skip + cell + LINE_BYTES as u64) {
+            return Err(Full);
+        }
+        if skip > 0 {
+            self.publish(at, 0, Arrival::WRAP, skip);
+        }
+        let at = self.place.base + self.tail % ring + ARRIVAL_BYTES as u64;
+        // Offsets are in bounds by construction: the ring lies inside its memory.
+        let _ = store_message(&self.place.words, at, header, body);
+        let next = (self.tail + cell) % ring;
+        let bytes = (MessageHeader::BYTES + body.len()) as u32;
+        self.publish(self.tail % ring, next, bytes, cell);
+        Ok(())
+    }
+
+    /// Makes what stands at `at` a message; the one after it will start at `next`.
+    fn publish(&mut self, at: u64, next: u64, bytes: u32, advance: u64) {
+        let (words, base) = (&self.place.words, self.place.base);
+        let arrival = Arrival { bytes, number: self.number };
+        #[cfg(not(barn_plant = "ring_next_not_zeroed"))]
+        let _ = words.store_word(base + next, 0, Ordering::Relaxed);
+        #[cfg(barn_plant = "ring_next_not_zeroed")]
+        let _ = next;
+        // SYNC: Release, pairs with the Acquire load in `RingReader::peek`: whoever sees the
+        // arrival word sees the message, and the zero after it.
+        #[cfg(not(barn_plant = "ring_publish_relaxed"))]
+        let _ = words.store_word(base + at, arrival.to_bits(), Ordering::Release);
+        #[cfg(barn_plant = "ring_publish_relaxed")]
+        let _ = words.store_word(base + at, arrival.to_bits(), Ordering::Relaxed);
+        self.tail += advance;
+        self.number = Arrival::next(self.number);
+    }
+}
+
+/// The reading side.
+#[derive(Debug)]
+pub struct RingReader {
+    place: Place,
+    consumed: Progress,
+    /// Bytes consumed since the start.
+    head: u64,
+    reported: u64,
+    number: u32,
+}
+
+impl RingReader {
+    /// A reader of a ring of zeros.
+    pub fn new(place: Place, consumed: Progress) -> Self {
+        Self { place, consumed, head: 0, reported: 0, number: 1 }
+    }
+
+    /// Whether something stands where the next message will be.
+    #[inline]
+    pub fn has_next(&self) -> bool {
+        self.peek() != 0
+    }
+
+    #[inline]
+    fn peek(&self) -> u64 {
+        let at = self.place.base + self.head % self.place.bytes as u64;
+        // SYNC: Acquire, pairs with the Release store in `RingWriter::publish`.
+        #[cfg(not(barn_plant = "ring_peek_relaxed"))]
+        let order = Ordering::Acquire;
+        #[cfg(barn_plant = "ring_peek_relaxed")]
+        let order = Ordering::Relaxed;
+        self.place.words.load_word(at, order).unwrap_or(0)
+    }
+
+    /// Takes the next message, if there is one: its header, and its body onto the end of `into`.
+    /// The bytes are copied before anything in them is looked at.
+    pub fn pop(&mut self, into: &mut Vec<u8>) -> Result<Option<MessageHeader>, Corrupt> {
+        let ring = self.place.bytes as u64;
+        loop {
+            let bits = self.peek();
+            if bits == 0 {
+                return Ok(None);
+            }
+            let arrival = Arrival::from_bits(bits);
+            if arrival.number != self.number {
+                return Err(Corrupt);
+            }
+            let at = self.head % ring;
+            if arrival.bytes == Arrival::WRAP {
+                if at == 0 {
+                    return Err(Corrupt);
+                }
+                self.advance(ring - at);
+                self.report_lazily();
+                continue;
+            }
+            let bytes = arrival.bytes as usize;
+            if bytes > MessageHeader::BYTES + piece_bytes_max(self.place.bytes) {
+                return Err(Corrupt);
+            }
+            let cell = cell_bytes(bytes) as u64;
+            if at + cell > ring {
+                return Err(Corrupt);
+            }
+            #[cfg(barn_plant = "ring_head_update_early")]
+            {
+                self.reported = self.head + cell;
+                let _ = self.consumed.words.store_word(self.consumed.at, self.reported, Ordering::Release);
+            }
+            let message_at = self.place.base + at + ARRIVAL_BYTES as u64;
+            let header = load_message(&self.place.words, message_at, bytes, into)?;
+            self.advance(cell);
+            self.report_lazily();
+            return Ok(Some(header));
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.head += bytes;
+        self.number = Arrival::next(self.number);
+    }
+
+    /// Tells the writer once half of the ring has been consumed since it was last told.
+    fn report_lazily(&mut self) {
+        if self.head - self.reported >= self.place.bytes as u64 / 2 {
+            self.reported = self.head;
+            // SYNC: Release, pairs with the Acquire load in `RingWriter::has_room`.
+            #[cfg(not(barn_plant = "ring_report_relaxed"))]
+            let order = Ordering::Release;
+            #[cfg(barn_plant = "ring_report_relaxed")]
+            let order = Ordering::Relaxed;
+            let _ = self.consumed.words.store_word(self.consumed.at, self.head, order);
+        }
+    }
+
+    /// How often the writer has been told, in effect: changes when it is.
+    pub fn reported(&self) -> u64 {
+        self.reported
+    }
+}
+
+#[cfg(test)]
+pub(super) fn pair(ring_bytes: usize) -> (RingWriter, RingReader, Words) {
+    let words = Words::private(ring_bytes + 64);
+    let place = Place { words: words.clone(), base: 64, bytes: ring_bytes };
+    let progress = Progress { words: words.clone(), at: 0 };
+    (RingWriter::new(place.clone(), progress.clone()), RingReader::new(place, progress), words)
+}
+
+#[cfg(test)]
+pub(super) fn header(id: u64) -> MessageHeader {
+    MessageHeader {
+        id: id.into(),
+        total_bytes: 0.into(),
+        piece_offset: 0.into(),
+        method: 0.into(),
+        kind: 1,
+        status: 0,
+        reserved: 0.into(),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::seam::{Random, Seeded};
+
+    #[test]
+    fn messages_of_all_lengths_arrive_in_order() {
+        for seed in 0..20 {
+            let mut random = Seeded::new(seed);
+            let ring_bytes = 4096 << random.below(3);
+            let (mut writer, mut reader, _) = pair(ring_bytes);
+            let most = piece_bytes_max(ring_bytes) as u64;
+            let (mut sent, mut received) = (0u64, 0u64);
+            let body_of = |id: u64| {
+                let mut random = Seeded::new(id);
+                let bytes = random.below(most + 1);
+                (0..bytes).map(|i| (id + i) as u8).collect::<Vec<u8>>()
+            };
+            while received < 2_000 {
+                if random.chance(500_000) {
+                    if writer.push(&header(sent), &body_of(sent)).is_ok() {
+                        sent += 1;
+                    }
+                } else {
+                    let mut body = Vec::new();
+                    if let Some(header) = reader.pop(&mut body).unwrap() {
+                        assert_eq!(header.id.get(), received);
+                        assert_eq!(body, body_of(received));
+                        received += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_message_always_fits_a_drained_ring() {
+        let (mut writer, mut reader, _) = pair(4096);
+        let body = vec![7; piece_bytes_max(4096)];
+        let mut taken = Vec::new();
+        for id in 0..5_000u64 {
+            // Small ones in between move the start to every line.
+            for _ in 0..id % 3 {
+                writer.push(&header(id), &[1; 8]).unwrap();
+                taken.clear();
+                reader.pop(&mut taken).unwrap().unwrap();
+            }
+            writer.push(&header(id), &body).expect("a drained ring had no room");
+            taken.clear();
+            reader.pop(&mut taken).unwrap().unwrap();
+            assert_eq!(taken, body);
+        }
+    }
+
+    #[test]
+    fn payload_never_poses_as_a_message() {
+        // Fill the ring with words that would be the arrival words of later laps.
+        let (mut writer, mut reader, words) = pair(4096);
+        let mut taken = Vec::new();
+        for lap in 0..200u32 {
+            let forged = Arrival { bytes: 24, number: writer.number + 1 + lap % 70 }.to_bits();
+            let body: Vec<u8> = std::iter::repeat_n(forged.to_le_bytes(), 90).flatten().collect();
+            writer.push(&header(u64::from(lap)), &body).unwrap();
+            taken.clear();
+            assert_eq!(reader.pop(&mut taken).unwrap().unwrap().id.get(), u64::from(lap));
+            taken.clear();
+            assert_eq!(reader.pop(&mut taken), Ok(None), "lap {lap}: payload was taken for a message");
+        }
+        drop(words);
+    }
+
+    #[test]
+    fn garbage_is_corrupt_and_never_a_panic() {
+        let mut random = Seeded::new(5);
+        for round in 0..20_000u64 {
+            let (mut writer, mut reader, words) = pair(4096);
+            for id in 0..round % 5 {
+                writer.push(&header(id), &vec![1; random.below(400) as usize]).unwrap();
+            }
+            // A hostile writer scribbles anywhere in its ring.
+            for _ in 0..1 + random.below(4) {
+                let at = 64 + random.below(512) * 8;
+                let value = match random.below(4) {
+                    0 => random.next(),
+                    1 => {
+                        Arrival { bytes: random.next() as u32, number: 1 + random.below(6) as u32 }.to_bits()
+                    }
+                    2 => Arrival { bytes: Arrival::WRAP, number: 1 + random.below(6) as u32 }.to_bits(),
+                    _ => random.below(64),
+                };
+                words.store_word(at, value, Ordering::Relaxed).unwrap();
+            }
+            let mut taken = Vec::new();
+            for _ in 0..64 {
+                taken.clear();
+                match reader.pop(&mut taken) {
+                    Ok(Some(_)) => assert!(taken.len() <= piece_bytes_max(4096)),
+                    Ok(None) | Err(Corrupt) => break,
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lying_reader_cannot_make_the_writer_wrap_around() {
+        let (mut writer, _reader, words) = pair(4096);
+        for lie in [u64::MAX, 1 << 40, 8192] {
+            while writer.push(&header(1), &[0; 100]).is_ok() {}
+            words.store_word(0, lie, Ordering::Relaxed).unwrap();
+            assert_eq!(writer.push(&header(1), &[0; 100]), Err(Full), "{lie} was believed");
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+
+    /// The smallest ring that works: eight lines, of which a message takes one.
+    const RING: usize = 512;
+
+    fn model(check: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        // Two preemptions find every known bug of this protocol; three take minutes.
+        builder.preemption_bound = Some(2);
+        builder.check(check);
+    }
+
+    /// A message that has arrived is whole, and what follows it is not yet one.
+    #[test]
+    fn loom_a_message_that_arrived_is_whole() {
+        model(|| {
+            let (mut writer, mut reader, _) = pair(RING);
+            let sender = loom::thread::spawn(move || {
+                writer.push(&header(1), &[1; 8]).unwrap();
+                writer.push(&header(2), &[2; 8]).unwrap();
+            });
+            let mut expected = 1;
+            for _ in 0..3 {
+                let mut body = Vec::new();
+                if let Some(header) = reader.pop(&mut body).unwrap() {
+                    assert_eq!(header.id.get(), expected);
+                    assert_eq!(body, [expected as u8; 8]);
+                    expected += 1;
+                }
+            }
+            sender.join().unwrap();
+        });
+    }
+
+    /// The writer goes round: it must not touch what the reader has not finished with, and old
+    /// bytes must not be taken for the next message.
+    #[test]
+    fn loom_a_full_ring_is_not_overwritten() {
+        model(|| {
+            let (mut writer, mut reader, words) = pair(RING);
+            // Before the race: the writer has gone almost once round and the reader is behind,
+            // so that one message more needs the room that the reader is about to give back.
+            for id in 1..=7 {
+                writer.push(&header(id), &[id as u8; 8]).unwrap();
+            }
+            let mut body = Vec::new();
+            for _ in 1..=3 {
+                body.clear();
+                reader.pop(&mut body).unwrap().unwrap();
+            }
+            // The old bytes at the place of message 9 look like message 9.
+            let forged = Arrival { bytes: 32, number: 9 }.to_bits();
+            words.store_word(64, forged, Ordering::Relaxed).unwrap();
+            let sender = loom::thread::spawn(move || {
+                let mut sent = 7;
+                for id in 8..=9 {
+                    if writer.push(&header(id), &[id as u8; 8]).is_ok() {
+                        sent = id;
+                    } else {
+                        break;
+                    }
+                }
+                sent
+            });
+            let mut expected = 4;
+            for _ in 4..=9 {
+                body.clear();
+                let Some(header) = reader.pop(&mut body).unwrap() else { break };
+                assert_eq!(header.id.get(), expected);
+                assert_eq!(body, [expected as u8; 8], "message {expected} was overwritten");
+                expected += 1;
+            }
+            let sent = sender.join().unwrap();
+            assert!(expected <= sent + 1);
+        });
+    }
+}

@@ -1,0 +1,342 @@
+//! The node's side of a shm connection.
+
+use super::{ring_if_asleep, silence};
+use crate::messaging::Corrupt;
+use crate::messaging::request_region::{SLOT_BODY_BYTES_MAX, Window, read_slot, write_slot};
+use crate::messaging::ring::{Place, Progress, RingReader, RingWriter, piece_bytes_max};
+use crate::region::{Region, Rights, Words};
+use crate::registry::{Grant, PeerId, Registry};
+use crate::service::{Outbox, Reply, ReplySink, Request, Service};
+use barn_layout::RegionId;
+use barn_layout::channel::ChannelShape;
+use barn_layout::frame::Outcome;
+use barn_layout::limits::{MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX, WORD_BYTES};
+use barn_layout::message::{Kind, MessageHeader, Status};
+use rustix::fd::OwnedFd;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Messages that are taken from one peer before the others have their turn.
+const MESSAGES_PER_TURN: usize = 64;
+/// Messages of which a peer may have sent only some pieces.
+const ASSEMBLING_MAX: usize = 64;
+/// Answers that wait for room past this stop the peer's requests from being taken.
+const BACKLOG_BYTES_HIGH: usize = 1 << 20;
+
+/// Where the client says that it sleeps: `InboundControl::asleep`.
+const CLIENT_ASLEEP: u64 = 64;
+
+/// Why a peer is sent away.
+#[derive(Debug)]
+pub(super) enum Expelled {
+    /// Its memory holds garbage.
+    Garbage,
+    /// It does not take its answers.
+    Slow,
+}
+
+impl From<Corrupt> for Expelled {
+    fn from(_: Corrupt) -> Self {
+        Self::Garbage
+    }
+}
+
+/// A connected client.
+pub(super) struct ShmPeer {
+    pub(super) id: PeerId,
+    pub(super) socket: OwnedFd,
+    /// The client rings it when the node sleeps.
+    pub(super) node_bell: OwnedFd,
+    client_bell: OwnedFd,
+    inbound: Words,
+    reader: RingReader,
+    lane: Option<Lane>,
+    answers: Answers,
+    grants: BTreeMap<u32, Grant>,
+    assembling: HashMap<u64, Vec<u8>>,
+    assembling_bytes: usize,
+    /// What is being looked at: private bytes, used again.
+    buffer: Vec<u8>,
+}
+
+/// The node's end of the request region.
+struct Lane {
+    window: Window,
+}
+
+/// The way back to the client.
+struct Answers {
+    shape: ChannelShape,
+    outbound: Words,
+    writer: RingWriter,
+    /// For each request slot, the request in it that has no answer yet, and its lap.
+    slots: Vec<Option<(u64, u32)>>,
+    /// What found no room in the ring, with how much of it is already in.
+    backlog: VecDeque<(MessageHeader, Vec<u8>, usize)>,
+    backlog_bytes: usize,
+    written: bool,
+}
+
+impl Answers {
+    /// Puts a message into the ring, in pieces if it is long; what finds no room waits.
+    fn push(&mut self, header: MessageHeader, body: &[u8]) {
+        let mut sent = 0;
+        if self.backlog.is_empty() && self.push_pieces(&header, body, &mut sent) {
+            return;
+        }
+        self.backlog_bytes += body.len() - sent;
+        self.backlog.push_back((header, body[sent..].to_vec(), sent));
+    }
+
+    /// Pushes pieces from `*sent` on; `body` starts there. Whether all of it is in.
+    fn push_pieces(&mut self, header: &MessageHeader, body: &[u8], sent: &mut usize) -> bool {
+        let piece_max = piece_bytes_max(self.shape.ring_bytes);
+        let start = *sent;
+        loop {
+            let from = *sent - start;
+            let piece = &body[from..body.len().min(from + piece_max)];
+            let header = MessageHeader { piece_offset: (*sent as u32).into(), ..*header };
+            if self.writer.push(&header, piece).is_err() {
+                return false;
+            }
+            self.written = true;
+            *sent += piece.len();
+            if *sent - start == body.len() {
+                return true;
+            }
+        }
+    }
+
+    /// Tries again what found no room.
+    fn push_backlog(&mut self) -> usize {
+        let mut pushed = 0;
+        while let Some((header, body, mut sent)) = self.backlog.pop_front() {
+            let before = sent;
+            let all = self.push_pieces(&header, &body, &mut sent);
+            self.backlog_bytes -= sent - before;
+            pushed += usize::from(sent > before || all);
+            if !all {
+                self.backlog.push_front((header, body[sent - before..].to_vec(), sent));
+                break;
+            }
+        }
+        pushed
+    }
+}
+
+impl ReplySink for Answers {
+    fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
+        let header = MessageHeader {
+            id: id.into(),
+            total_bytes: (body.len() as u32).into(),
+            piece_offset: 0.into(),
+            method: 0.into(),
+            kind: Kind::Reply as u8,
+            status: status as u8,
+            reserved: 0.into(),
+        };
+        // A request that came in a slot is answered in its reply slot, if the answer fits.
+        if let Some(slot) = self.slots.iter().position(|out| out.is_some_and(|(out, _)| out == id))
+            && let Some((_, lap)) = self.slots[slot].take()
+            && body.len() <= SLOT_BODY_BYTES_MAX
+        {
+            write_slot(&self.outbound, self.shape.reply_slot(slot) as u64, lap, &header, body);
+            self.written = true;
+            return;
+        }
+        self.push(header, body);
+    }
+}
+
+impl ShmPeer {
+    /// A new peer, with the two halves of its channel.
+    pub(super) fn new(
+        id: PeerId,
+        socket: OwnedFd,
+        shape: ChannelShape,
+        halves: (&Region, &Region),
+        bells: (OwnedFd, OwnedFd),
+    ) -> Self {
+        let (inbound, outbound) = (halves.0.words().clone(), halves.1.words().clone());
+        let request_ring =
+            Place { words: inbound.clone(), base: shape.inbound_ring() as u64, bytes: shape.ring_bytes };
+        let reply_ring =
+            Place { words: outbound.clone(), base: shape.outbound_ring() as u64, bytes: shape.ring_bytes };
+        Self {
+            id,
+            socket,
+            node_bell: bells.0,
+            client_bell: bells.1,
+            reader: RingReader::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
+            lane: (shape.window > 0).then(|| Lane { window: Window::new(shape.window) }),
+            answers: Answers {
+                shape,
+                writer: RingWriter::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
+                outbound,
+                slots: vec![None; shape.window],
+                backlog: VecDeque::new(),
+                backlog_bytes: 0,
+                written: false,
+            },
+            inbound,
+            grants: BTreeMap::new(),
+            assembling: HashMap::new(),
+            assembling_bytes: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Takes what the peer has sent, a turn's worth; says how much there was to do.
+    pub(super) fn serve(
+        &mut self,
+        service: &mut dyn Service,
+        outbox: &Arc<Outbox>,
+        backlog_bytes_max: usize,
+    ) -> Result<usize, Expelled> {
+        let mut work = 0;
+        if !self.answers.backlog.is_empty() {
+            work += self.answers.push_backlog();
+        }
+        let mut messages = 0;
+        if self.answers.backlog_bytes < BACKLOG_BYTES_HIGH {
+            let reported = self.reader.reported();
+            messages += self.serve_lane(service, outbox)?;
+            messages += self.serve_ring(service, outbox)?;
+            // The client may be waiting for the room that has just been reported.
+            self.answers.written |= self.reader.reported() != reported;
+        }
+        if self.answers.backlog_bytes > backlog_bytes_max {
+            return Err(Expelled::Slow);
+        }
+        self.wake_client();
+        Ok(work + messages)
+    }
+
+    /// Rings the client's bell if something was written for it and it sleeps.
+    pub(super) fn wake_client(&mut self) {
+        if std::mem::take(&mut self.answers.written) {
+            ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.client_bell);
+        }
+    }
+
+    fn serve_lane(&mut self, service: &mut dyn Service, outbox: &Arc<Outbox>) -> Result<usize, Expelled> {
+        let Some(lane) = &mut self.lane else { return Ok(0) };
+        for turn in 0..MESSAGES_PER_TURN {
+            let (slot, lap) = lane.window.current();
+            self.buffer.clear();
+            let at = self.answers.shape.request_slot(slot) as u64;
+            let Some(header) = read_slot(&self.inbound, at, lap, &mut self.buffer)? else {
+                return Ok(turn);
+            };
+            // An honest client has the answer of the slot's last request before it uses it again.
+            if Kind::from_bits(header.kind) != Some(Kind::Request) || self.answers.slots[slot].is_some() {
+                return Err(Expelled::Garbage);
+            }
+            lane.window.advance();
+            self.answers.slots[slot] = Some((header.id.get(), lap));
+            let request = Request { peer: self.id, method: header.method.get(), body: &self.buffer };
+            service.call(request, Reply::new(&mut self.answers, self.id, header.id.get(), outbox));
+        }
+        Ok(MESSAGES_PER_TURN)
+    }
+
+    fn serve_ring(&mut self, service: &mut dyn Service, outbox: &Arc<Outbox>) -> Result<usize, Expelled> {
+        for turn in 0..MESSAGES_PER_TURN {
+            if !self.reader.has_next() {
+                return Ok(turn);
+            }
+            self.buffer.clear();
+            let Some(header) = self.reader.pop(&mut self.buffer)? else { return Ok(turn) };
+            let Some(body) = self.assemble(&header)? else { continue };
+            let id = header.id.get();
+            match Kind::from_bits(header.kind) {
+                Some(Kind::Request) => {
+                    let request = Request { peer: self.id, method: header.method.get(), body: &body };
+                    service.call(request, Reply::new(&mut self.answers, self.id, id, outbox));
+                }
+                Some(Kind::OneWay) => service.message(self.id, &body),
+                Some(Kind::Reply) | None => return Err(Expelled::Garbage),
+            }
+            // The buffer goes back to be used again, unless a long message made it large.
+            if body.capacity() <= BACKLOG_BYTES_HIGH {
+                self.buffer = body;
+            }
+        }
+        Ok(MESSAGES_PER_TURN)
+    }
+
+    /// Adds the piece in `buffer` to its message; gives the message once it is whole. Memory is
+    /// taken as the bytes come, never as their length is claimed.
+    fn assemble(&mut self, header: &MessageHeader) -> Result<Option<Vec<u8>>, Expelled> {
+        let (total, offset) = (header.total_bytes.get() as usize, header.piece_offset.get() as usize);
+        let piece = self.buffer.len();
+        if total > MESSAGE_BYTES_MAX || offset.checked_add(piece).is_none_or(|end| end > total) {
+            return Err(Expelled::Garbage);
+        }
+        if offset == 0 && piece == total {
+            return Ok(Some(std::mem::take(&mut self.buffer)));
+        }
+        let id = header.id.get();
+        let started = self.assembling.get(&id).map_or(0, Vec::len);
+        let too_much = self.assembling.len() >= ASSEMBLING_MAX && started == 0
+            || self.assembling_bytes + piece > 2 * MESSAGE_BYTES_MAX;
+        if started != offset || piece == 0 || too_much {
+            return Err(Expelled::Garbage);
+        }
+        let message = self.assembling.entry(id).or_default();
+        message.extend_from_slice(&self.buffer);
+        self.assembling_bytes += piece;
+        if message.len() < total {
+            return Ok(None);
+        }
+        self.assembling_bytes -= total;
+        Ok(self.assembling.remove(&id))
+    }
+
+    /// Answers a request that was deferred.
+    pub(super) fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
+        self.answers.reply(id, status, body);
+    }
+
+    /// Sends a message that expects no answer.
+    pub(super) fn push(&mut self, id: u64, body: &[u8]) {
+        let header = MessageHeader {
+            id: id.into(),
+            total_bytes: (body.len() as u32).into(),
+            piece_offset: 0.into(),
+            method: 0.into(),
+            kind: Kind::OneWay as u8,
+            status: 0,
+            reserved: 0.into(),
+        };
+        self.answers.push(header, body);
+    }
+
+    /// Grants a region: its place in the grants table, and the grant.
+    pub(super) fn open(
+        &mut self,
+        registry: &Registry,
+        region: RegionId,
+        rights: Rights,
+    ) -> Result<(u32, &Grant), Outcome> {
+        let slot = (0..REGIONS_PER_PEER_MAX as u32)
+            .find(|slot| !self.grants.contains_key(slot))
+            .ok_or(Outcome::TooManyRegions)?;
+        let at = (self.answers.shape.grants() + slot as usize * WORD_BYTES) as u64;
+        let word = Some((self.answers.outbound.clone(), at));
+        let grant = registry.grant(region, self.id, rights, word)?;
+        Ok((slot, self.grants.entry(slot).or_insert(grant)))
+    }
+
+    /// Takes a grant back that the client no longer needs.
+    pub(super) fn close(&mut self, slot: u32) {
+        if let Some(grant) = self.grants.remove(&slot) {
+            grant.standing.end();
+        }
+    }
+
+    /// The client rang.
+    pub(super) fn rung(&self) {
+        silence(&self.node_bell);
+    }
+}

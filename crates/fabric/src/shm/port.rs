@@ -1,0 +1,380 @@
+//! The node's Unix socket: lets clients in, serves them, and notices when they go.
+
+use super::control;
+use super::peer::{Expelled, ShmPeer};
+use super::say_asleep;
+use crate::node::{Core, NodeError, Port};
+use crate::region::{Region, RegionOptions, Rights};
+use crate::registry::PeerId;
+use crate::service::{Outgoing, Service};
+use barn_layout::RegionId;
+use barn_layout::channel::{CONTROL_BYTES, ChannelShape, RING_BYTES_DEFAULT};
+use barn_layout::frame::Outcome;
+use barn_layout::handshake::{MAGIC, Refusal, ShmHello, ShmOpen, ShmOpened, ShmWelcome, VERSION};
+use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Newcomers that have not yet said hello; past that the oldest is dropped.
+const NEWCOMERS_MAX: usize = 256;
+/// Newcomers that are let in before the others have their turn.
+const ACCEPTS_PER_EVENT: usize = 64;
+/// Control packets that are taken from one peer before the others have their turn.
+const PACKETS_PER_EVENT: usize = 64;
+
+/// Tokens: the listener, and for each connection its socket and its bell.
+const LISTENER: u64 = 0;
+const fn socket_token(number: u64) -> u64 {
+    number << 1
+}
+const fn bell_token(number: u64) -> u64 {
+    number << 1 | 1
+}
+
+/// The listening side of the shm transport.
+pub(crate) struct ShmPort {
+    port: u8,
+    path: PathBuf,
+    listener: OwnedFd,
+    /// What all clients may read: whether the node sleeps.
+    node_page: Region,
+    next: u64,
+    newcomers: BTreeMap<u64, OwnedFd>,
+    peers: BTreeMap<u64, ShmPeer>,
+    numbers: HashMap<PeerId, u64>,
+    pushed: u64,
+}
+
+impl ShmPort {
+    pub(crate) fn listen(core: &mut Core, path: &Path, port: u8) -> Result<Self, NodeError> {
+        let shown = || format!("shm:{}", path.display());
+        let failed = |cause: Errno| NodeError::Listen { address: shown(), cause: cause.into() };
+        let address = SocketAddrUnix::new(path).map_err(failed)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed);
+        let listener = socket()?;
+        match bind(&listener, &address) {
+            Ok(()) => {}
+            Err(Errno::ADDRINUSE) => {
+                // A socket that nobody answers was left by a node that died.
+                match connect(&socket()?, &address) {
+                    Ok(()) | Err(Errno::AGAIN) => return Err(NodeError::InUse { address: shown() }),
+                    Err(_) => rustix::fs::unlink(path).map_err(failed)?,
+                }
+                bind(&listener, &address).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::chmod(path, owner_only).map_err(failed)?;
+        listen(&listener, 1024).map_err(failed)?;
+        core.watch(&listener, port, LISTENER, EventFlags::IN)?;
+        let node_page =
+            Region::allocate(&RegionOptions { huge: false, ..RegionOptions::readable(CONTROL_BYTES as u64) })
+                .map_err(|error| NodeError::System(std::io::Error::other(error)))?;
+        Ok(Self {
+            port,
+            path: path.to_path_buf(),
+            listener,
+            node_page,
+            next: 1,
+            newcomers: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            numbers: HashMap::new(),
+            pushed: 0,
+        })
+    }
+
+    fn accept(&mut self, core: &mut Core) {
+        for _ in 0..ACCEPTS_PER_EVENT {
+            let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+                return;
+            };
+            let number = self.next;
+            self.next += 1;
+            if core
+                .watch(&socket, self.port, socket_token(number), EventFlags::IN | EventFlags::RDHUP)
+                .is_err()
+            {
+                continue;
+            }
+            self.newcomers.insert(number, socket);
+            if self.newcomers.len() > NEWCOMERS_MAX
+                && let Some((_, oldest)) = self.newcomers.pop_first()
+            {
+                core.unwatch(&oldest);
+            }
+        }
+    }
+
+    /// A newcomer's first packet: lets it in, or tells it why not.
+    fn greet(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
+        let Some(socket) = self.newcomers.remove(&number) else { return };
+        let refused = match control::receive(socket.as_fd()) {
+            Ok(Some(packet)) => self.admit(core, number, socket, packet.bytes()),
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.newcomers.insert(number, socket);
+                return;
+            }
+            Ok(None) | Err(_) => {
+                core.unwatch(&socket);
+                return;
+            }
+        };
+        match refused {
+            Ok(peer) => service.joined(peer),
+            Err((socket, refusal)) => {
+                let welcome = welcome(core, refusal as u16, None, PeerId(0));
+                let _ = control::send(socket.as_fd(), welcome.as_bytes(), &[]);
+                core.unwatch(&socket);
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        core: &mut Core,
+        number: u64,
+        socket: OwnedFd,
+        hello: &[u8],
+    ) -> Result<PeerId, (OwnedFd, Refusal)> {
+        let shape = match check_hello(core, &socket, hello) {
+            Ok(shape) => shape,
+            Err(refusal) => return Err((socket, refusal)),
+        };
+        let (Ok(inbound), Ok(outbound)) = (
+            Region::allocate(&half(shape.inbound_bytes(), Rights::ALL)),
+            Region::allocate(&half(shape.outbound_bytes(), Rights::READ)),
+        ) else {
+            return Err((socket, Refusal::NoMemory));
+        };
+        let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let (Ok(node_bell), Ok(client_bell)) = (bell(), bell()) else {
+            return Err((socket, Refusal::NoMemory));
+        };
+        let files = [
+            inbound.descriptor(Rights::ALL),
+            outbound.descriptor(Rights::READ),
+            self.node_page.descriptor(Rights::READ),
+        ];
+        let Some(files) = files.into_iter().map(|file| file?.ok()).collect::<Option<Vec<OwnedFd>>>() else {
+            return Err((socket, Refusal::NoMemory));
+        };
+        if core.watch(&node_bell, self.port, bell_token(number), EventFlags::IN).is_err() {
+            return Err((socket, Refusal::NoMemory));
+        }
+        let id = match core.admit() {
+            Ok(id) => id,
+            Err(refusal) => return Err((socket, refusal)),
+        };
+        let mut descriptors: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        descriptors.extend([node_bell.as_fd(), client_bell.as_fd()]);
+        let welcome = welcome(core, 0, Some(shape), id);
+        // A client that is already gone is noticed by its socket's hang-up.
+        let _ = control::send(socket.as_fd(), welcome.as_bytes(), &descriptors);
+        let peer = ShmPeer::new(id, socket, shape, (&inbound, &outbound), (node_bell, client_bell));
+        self.peers.insert(number, peer);
+        self.numbers.insert(id, number);
+        Ok(id)
+    }
+
+    /// A peer's control packets: regions to open and to close.
+    fn take_packets(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
+        for _ in 0..PACKETS_PER_EVENT {
+            let Some(peer) = self.peers.get_mut(&number) else { return };
+            let packet = match control::receive(peer.socket.as_fd()) {
+                Ok(Some(packet)) => packet,
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Ok(None) | Err(_) => return self.dismiss(core, service, number),
+            };
+            let Ok(open) = ShmOpen::read_from_bytes(packet.bytes()) else {
+                return self.expel(core, service, number);
+            };
+            let rights = Rights::from_bits(open.rights.get());
+            if rights == Rights::NONE && open.id.get() == 0 {
+                peer.close(open.region.get());
+                continue;
+            }
+            if answer_open(core, peer, &open, rights).is_err() {
+                return self.dismiss(core, service, number);
+            }
+        }
+    }
+
+    fn expel(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
+        core.stats.expelled.fetch_add(1, Ordering::Relaxed);
+        self.dismiss(core, service, number);
+    }
+
+    /// A peer is gone: everything it had is freed.
+    fn dismiss(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
+        let Some(peer) = self.peers.remove(&number) else { return };
+        self.numbers.remove(&peer.id);
+        core.unwatch(&peer.socket);
+        core.unwatch(&peer.node_bell);
+        core.dismiss(peer.id);
+        service.gone(peer.id);
+    }
+}
+
+/// Checks who a newcomer is and what it asks for.
+fn check_hello(core: &Core, socket: &OwnedFd, hello: &[u8]) -> Result<ChannelShape, Refusal> {
+    let hello = ShmHello::read_from_bytes(hello).map_err(|_| Refusal::NotBarn)?;
+    if hello.magic != MAGIC {
+        return Err(Refusal::NotBarn);
+    }
+    if hello.version.get() != VERSION {
+        return Err(Refusal::Version);
+    }
+    let who = rustix::net::sockopt::socket_peercred(socket).map_err(|_| Refusal::Credentials)?;
+    let ours = rustix::process::geteuid();
+    if who.uid != ours && !who.uid.is_root() {
+        return Err(Refusal::Credentials);
+    }
+    let ring_bytes = match hello.ring_bytes.get() as usize {
+        0 => RING_BYTES_DEFAULT,
+        bytes => bytes,
+    };
+    let window = hello.window.get() as usize;
+    if ring_bytes > core.options.ring_bytes_max || window > core.options.window_max {
+        return Err(Refusal::Shape);
+    }
+    ChannelShape::new(ring_bytes, window).ok_or(Refusal::Shape)
+}
+
+/// One half of a channel.
+fn half(bytes: usize, remote: Rights) -> RegionOptions {
+    RegionOptions { bytes: bytes as u64, remote, huge: false }
+}
+
+fn welcome(core: &Core, status: u16, shape: Option<ChannelShape>, peer: PeerId) -> ShmWelcome {
+    let (ring_bytes, window) = shape.map_or((0, 0), |shape| (shape.ring_bytes as u32, shape.window as u32));
+    ShmWelcome {
+        magic: MAGIC,
+        version: VERSION.into(),
+        status: status.into(),
+        ring_bytes: ring_bytes.into(),
+        window: window.into(),
+        reserved: 0.into(),
+        peer: peer.0.into(),
+        node: core.node.into(),
+    }
+}
+
+fn answer_open(core: &Core, peer: &mut ShmPeer, open: &ShmOpen, rights: Rights) -> Result<(), Errno> {
+    let region = RegionId(open.region.get());
+    let mut answer = ShmOpened {
+        id: open.id,
+        bytes: 0.into(),
+        slot: 0.into(),
+        rights: 0.into(),
+        outcome: (Outcome::Done as u32).into(),
+        reserved: 0.into(),
+    };
+    let mut file = None;
+    let opened = match peer.open(&core.registry, region, rights) {
+        Ok((slot, grant)) => match grant.region.descriptor(grant.rights) {
+            Some(Ok(descriptor)) => {
+                answer.bytes = grant.region.bytes().into();
+                answer.slot = slot.into();
+                answer.rights = grant.rights.to_bits().into();
+                file = Some(descriptor);
+                Ok(())
+            }
+            // No file behind it, or no descriptor left: this peer cannot have it.
+            Some(Err(_)) | None => {
+                peer.close(slot);
+                Err(Outcome::NoSuchRegion)
+            }
+        },
+        Err(outcome) => Err(outcome),
+    };
+    if let Err(outcome) = opened {
+        answer.outcome = (outcome as u32).into();
+    }
+    let files: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
+    control::send(peer.socket.as_fd(), answer.as_bytes(), &files)
+}
+
+impl Port for ShmPort {
+    fn event(&mut self, core: &mut Core, service: &mut dyn Service, token: u64, flags: EventFlags) {
+        let number = token >> 1;
+        if token == LISTENER {
+            self.accept(core);
+        } else if token == bell_token(number) {
+            if let Some(peer) = self.peers.get(&number) {
+                peer.rung();
+            }
+        } else if self.peers.contains_key(&number) {
+            if flags.contains(EventFlags::IN) {
+                self.take_packets(core, service, number);
+            }
+            if flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR) {
+                // What the peer sent before it went is still in its ring.
+                if let Some(peer) = self.peers.get_mut(&number) {
+                    let _ = peer.serve(service, &core.outbox, usize::MAX);
+                }
+                self.dismiss(core, service, number);
+            }
+        } else {
+            self.greet(core, service, number);
+        }
+    }
+
+    fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize {
+        let mut work = 0;
+        let mut expelled = Vec::new();
+        for (number, peer) in &mut self.peers {
+            match peer.serve(service, &core.outbox, core.options.backlog_bytes_max) {
+                Ok(0) => {}
+                Ok(done) => work += done,
+                Err(Expelled::Garbage | Expelled::Slow) => expelled.push(*number),
+            }
+        }
+        if work > 0 {
+            core.stats.messages.fetch_add(work as u64, Ordering::Relaxed);
+        }
+        for number in expelled {
+            self.expel(core, service, number);
+        }
+        work
+    }
+
+    fn before_sleep(&mut self) {
+        say_asleep(self.node_page.words(), 0, true);
+    }
+
+    fn after_sleep(&mut self) {
+        say_asleep(self.node_page.words(), 0, false);
+    }
+
+    fn send(&mut self, _core: &mut Core, outgoing: &Outgoing) -> bool {
+        let (Outgoing::Reply { peer, .. } | Outgoing::Message { peer, .. }) = outgoing;
+        let Some(peer) = self.numbers.get(peer).and_then(|number| self.peers.get_mut(number)) else {
+            return false;
+        };
+        match outgoing {
+            Outgoing::Reply { id, status, body, .. } => peer.reply(*id, *status, body),
+            Outgoing::Message { body, .. } => {
+                self.pushed += 1;
+                peer.push(self.pushed, body);
+            }
+        }
+        peer.wake_client();
+        true
+    }
+}
+
+impl Drop for ShmPort {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlink(&self.path);
+    }
+}
