@@ -55,6 +55,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Check what this machine offers Barn, what limits it, and how to lift each limit.
+    ///
+    /// Nothing is changed: every fix is printed as a command for you to run. A finding is
+    /// `good`, a `note` (worth knowing; nothing is lost today) or `limits` (Barn is slower,
+    /// smaller or less safe here than it could be).
+    ///
+    /// With --json the document is { "machine": {…}, "checks": [ { "group", "name",
+    /// "status", "found", "why", "fix" } ] }; `fix` is there where something can be done.
     Doctor(doctor::Args),
 }
 

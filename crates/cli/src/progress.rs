@@ -7,7 +7,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Ten redraws a second are enough for eyes, and few enough not to disturb a measured core.
+/// Ten redraws a second are enough for eyes, and too few to disturb a measured core.
 const REDRAW_MS_MIN: Duration = Duration::from_millis(100);
 const BAR_CELLS: usize = 24;
 
@@ -58,11 +58,9 @@ impl Progress {
     }
 
     fn line(&self, what: &str) -> String {
-        let filled = if self.total == 0 {
-            BAR_CELLS
-        } else {
-            (self.done * BAR_CELLS as u64 / self.total) as usize
-        };
+        // Nothing to do is done.
+        let filled = (self.done * BAR_CELLS as u64).checked_div(self.total);
+        let filled = filled.map_or(BAR_CELLS, |cells| cells as usize);
         let (full, empty) = ("█".repeat(filled), "░".repeat(BAR_CELLS - filled));
         let seconds = self.started.elapsed().as_secs();
         format!(

@@ -6,12 +6,7 @@ use crate::command::Exit;
 use crate::doctor::{self, Diagnosis, Status};
 use crate::machine::Source;
 
-/// Check what this machine offers Barn, what limits it, and how to lift each limit.
-///
-/// Nothing is changed: every fix is printed as a command for you to run. Findings are
-/// `good`, a `note` (worth knowing, nothing lost today) or `limits` (Barn is slower, smaller
-/// or less safe here than it could be). With --json the document is
-/// { "machine": {…}, "checks": [ { "group", "name", "status", "found", "why", "fix" } ] }.
+/// The arguments of `barn doctor`; its help is on [`super::Command::Doctor`].
 #[derive(Debug, Default, clap::Args)]
 #[command(
     after_help = "Exit codes:\n  0  nothing limits Barn\n  3  at least one finding `limits` it"
