@@ -138,38 +138,58 @@ fn with(plant: &Plant) -> Result<(Verdict, f64), String> {
     Ok((verdict, built.seconds + done.seconds))
 }
 
-/// Tests run one at a time, so libtest writes a test's name before it runs, and what it came
-/// to after: a test that takes the whole process down is still known by name.
 fn judge(done: &Done, fails: &str) -> Verdict {
     if done.timed_out {
         return Verdict::Missed(format!("the gate hung: it {}", done.how()));
     }
     if done.status.success() {
+        let ran = done.tests_passed() > 0;
         return Verdict::Missed(
-            if done.tests_passed() == 0 {
-                "no test ran"
-            } else {
+            if ran {
                 "every test passed"
+            } else {
+                "no test ran"
             }
             .into(),
         );
     }
-    let ended = |line: &str| line.starts_with("test result:");
-    let crashed = !done.output.lines().any(ended);
-    let fell = done.output.lines().any(|line| {
-        let Some((name, end)) = line
-            .strip_prefix("test ")
-            .and_then(|rest| rest.split_once(" ... "))
-        else {
-            return false;
-        };
-        name.contains(fails) && (end.contains("FAILED") || (crashed && !end.contains("ok")))
-    });
-    if fell {
-        Verdict::Caught
-    } else {
-        Verdict::Missed(format!("no test `{fails}` failed; it {}", done.how()))
+    if failed_tests(&done.output)
+        .iter()
+        .any(|name| name.contains(fails))
+    {
+        return Verdict::Caught;
     }
+    Verdict::Missed(format!("no test `{fails}` failed; the gate {}", done.how()))
+}
+
+/// The tests that failed, by libtest's own list at the end. A test that took the whole process
+/// down is on no list; but tests run one at a time, and libtest writes a test's name before
+/// it runs, so it is the last one named.
+fn failed_tests(output: &str) -> Vec<&str> {
+    let lines: Vec<&str> = output.lines().collect();
+    if !lines
+        .iter()
+        .any(|line| line.starts_with("test result: FAILED"))
+    {
+        let last = lines
+            .iter()
+            .rev()
+            .find_map(|line| line.strip_prefix("test ")?.split_once(" ..."));
+        return last
+            .filter(|(_, end)| !end.ends_with(" ok"))
+            .map(|(name, _)| name)
+            .into_iter()
+            .collect();
+    }
+    let list = lines
+        .iter()
+        .rposition(|line| *line == "failures:")
+        .map_or(lines.len(), |at| at + 1);
+    lines[list..]
+        .iter()
+        .map(|line| line.trim())
+        .take_while(|line| !line.is_empty())
+        .collect()
 }
 
 /// The gate's command, with or without a plant, only built or run.
@@ -236,7 +256,9 @@ mod tests {
     #[test]
     fn only_the_named_test_failing_counts() {
         let fell = done(
-            "echo 'test ring::torn ... FAILED'; echo 'test result: FAILED. 0 passed; 1 failed'; exit 101",
+            "echo 'test ring::lost ... ok'; echo 'test ring::torn ... noise'; echo FAILED; echo; \
+             echo failures:; echo '    ring::torn'; echo; \
+             echo 'test result: FAILED. 1 passed; 1 failed'; exit 101",
         );
         assert_eq!(judge(&fell, "ring::torn"), Verdict::Caught);
         assert!(
