@@ -157,7 +157,7 @@ fn binary(triple: &str, target: &str, args: &[&str]) -> Job {
 }
 
 /// Runs the target on a corpus that lasts from run to run.
-fn session(triple: &str, target: &str, seconds: u64, quiet: bool) -> Result<Done, String> {
+fn campaign(triple: &str, target: &str, seconds: u64, quiet: bool) -> Result<Done, String> {
     let make = |dir: PathBuf| -> Result<String, String> {
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         Ok(dir.to_string_lossy().into_owned())
@@ -191,7 +191,7 @@ fn session(triple: &str, target: &str, seconds: u64, quiet: bool) -> Result<Done
 }
 
 fn canary(triple: &str) -> Result<(), String> {
-    let done = session(triple, CANARY, CANARY_SECONDS_MAX, true)?;
+    let done = campaign(triple, CANARY, CANARY_SECONDS_MAX, true)?;
     if done.output.contains("the canary was found") {
         println!("canary: found in {:.1} s", done.seconds);
         return Ok(());
@@ -203,7 +203,7 @@ fn canary(triple: &str) -> Result<(), String> {
 }
 
 fn fuzz(triple: &str, target: &str, seconds: u64) -> Result<String, String> {
-    let done = session(triple, target, seconds, false)?;
+    let done = campaign(triple, target, seconds, false)?;
     if !done.status.success() {
         let marker = "Test unit written to ";
         let input = done
