@@ -1,0 +1,24 @@
+//! Operates and measures Barn: everything behind the one binary, `barn`.
+//!
+//! - [`command`]: one file for each command, which parses its arguments and applies them;
+//! - [`machine`]: the facts about this machine that every benchmark's result carries;
+//! - [`doctor`]: what those facts mean for Barn, and the command that improves them;
+//! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar.
+//!
+//! What always holds: a missing or garbled file under `/proc` or `/sys` is "unknown", never
+//! a panic; results go to standard output, everything else to standard error.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+pub mod command;
+pub mod doctor;
+pub mod machine;
+pub mod progress;
+pub mod report;
+
+/// Parses the command line, runs the command and turns its outcome into the exit code.
+pub fn main() -> ExitCode {
+    command::run()
+}

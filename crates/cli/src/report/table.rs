@@ -1,0 +1,125 @@
+//! Rows as a table for people: aligned, with units scaled to what a head can hold.
+
+use std::io::{self, Write};
+
+use super::Row;
+
+const HEAD: [&str; 6] = ["name", "value", "spread", "beside", "beside value", "ratio"];
+
+/// Writes the rows, leaving out the last three columns where no row has them.
+pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    let columns = if rows.iter().any(|row| row.beside.is_some()) {
+        6
+    } else {
+        3
+    };
+    let mut lines = vec![HEAD.map(str::to_owned)];
+    lines.extend(rows.iter().map(cells));
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: [usize; 6] = std::array::from_fn(width);
+    for line in &lines {
+        let mut text = String::new();
+        for (column, (cell, width)) in line.iter().zip(widths).take(columns).enumerate() {
+            let pad = " ".repeat(width - cell.chars().count());
+            // Names stand left, figures right.
+            let (before, after) = if matches!(column, 0 | 3) {
+                ("", pad.as_str())
+            } else {
+                (pad.as_str(), "")
+            };
+            text += &format!("{before}{cell}{after}  ");
+        }
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+fn cells(row: &Row) -> [String; 6] {
+    let figure = |value: f64| scaled(value, &row.unit);
+    [
+        row.name.clone(),
+        figure(row.value),
+        format!("{} – {}", figure(row.low), figure(row.high)),
+        row.beside.clone().unwrap_or_default(),
+        row.beside_value.map(figure).unwrap_or_default(),
+        row.ratio
+            .map(|ratio| format!("{ratio:.2}"))
+            .unwrap_or_default(),
+    ]
+}
+
+/// A figure with its unit, scaled: 1500 ns is 1.50 µs, 2.5e6 ops/s is 2.50 Mops/s.
+fn scaled(value: f64, unit: &str) -> String {
+    let (steps, unit): (&[(f64, &str)], &str) = match unit {
+        "ns" => (&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")], ""),
+        unit if unit.ends_with("/s") => (&[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")], unit),
+        unit => (&[(1.0, "")], unit),
+    };
+    let (size, prefix) = steps
+        .iter()
+        .copied()
+        .find(|(size, _)| value.abs() >= *size)
+        .unwrap_or(*steps.last().expect("has steps"));
+    let value = value / size;
+    let digits = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {prefix}{unit}")
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Better;
+
+    #[test]
+    fn units_scale() {
+        for (value, unit, text) in [
+            (0.0, "ns", "0.00 ns"),
+            (52.34, "ns", "52.3 ns"),
+            (1500.0, "ns", "1.50 µs"),
+            (2.5e9, "ns", "2.50 s"),
+            (2.5e6, "ops/s", "2.50 Mops/s"),
+            (999.0, "ops/s", "999 ops/s"),
+            (1.25e10, "bytes/s", "12.5 Gbytes/s"),
+            (93.5, "%", "93.5 %"),
+        ] {
+            assert_eq!(scaled(value, unit), text);
+        }
+    }
+
+    #[test]
+    fn columns_align() {
+        let rows = [
+            Row::rate("shm/read-64/pipelined", &[8e7, 7e7, 9e7]).beside("bare load loop", &[1e8]),
+            Row::nanoseconds("tcp/rpc", &[12_000.0]),
+        ];
+        let mut out = Vec::new();
+        write(&mut out, &rows).expect("writes");
+        assert_eq!(
+            String::from_utf8(out).expect("is text"),
+            "\
+name                         value                     spread  beside          beside value  ratio
+shm/read-64/pipelined  80.0 Mops/s  70.0 Mops/s – 90.0 Mops/s  bare load loop    100 Mops/s   0.80
+tcp/rpc                    12.0 µs          12.0 µs – 12.0 µs
+"
+        );
+    }
+
+    #[test]
+    fn beside_columns_vanish_where_nobody_has_them() {
+        let mut out = Vec::new();
+        write(&mut out, &[Row::new("x", "%", Better::Higher, &[1.0])]).expect("writes");
+        assert!(!String::from_utf8(out).expect("is text").contains("beside"));
+    }
+}

@@ -1,0 +1,292 @@
+//! `cargo xtask plants`: a gate that has never failed proves nothing, so each is made to.
+//!
+//! A plant is a bug behind `#[cfg(barn_plant = "NAME")]`. For each, its gate must pass
+//! without the plant, must still COMPILE with it, and must then fail: the test that the
+//! table names, and by failing, not by hanging.
+//!
+//! The plant is given to our own crates only, by a wrapper around rustc, so that dependencies
+//! are compiled once and not once for each plant. By hand the same is
+//! `RUSTFLAGS='--cfg barn_plant="NAME"' cargo test …`.
+//!
+//! To add a plant: put the bug behind its cfg, and one line into `plants/table.rs`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::plants::table::{Gate, PLANTS, Plant};
+use crate::run::{Done, Job, root};
+use crate::{Outcome, Stage};
+
+mod table;
+
+/// A gate that runs longer hangs. The slowest, a loom model, takes well under a minute.
+const GATE_SECONDS_MAX: u64 = 300;
+
+/// Which plants.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Only plants whose name contains this.
+    filter: Option<String>,
+}
+
+/// What came of a plant.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Caught,
+    /// Why it counts as not caught.
+    Missed(String),
+}
+
+pub(crate) fn stage() -> Stage {
+    run(&Args::default())
+}
+
+pub(crate) fn run(args: &Args) -> Stage {
+    let chosen: Vec<&Plant> = PLANTS
+        .iter()
+        .filter(|plant| {
+            args.filter
+                .as_ref()
+                .is_none_or(|filter| plant.name.contains(filter.as_str()))
+        })
+        .collect();
+    if chosen.is_empty() {
+        return Err("no plant has such a name".into());
+    }
+    let mut clean: BTreeMap<String, Result<(), String>> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for plant in &chosen {
+        let command = plant.gate.to_string();
+        let passes = clean
+            .entry(command.clone())
+            .or_insert_with(|| without(&plant.gate));
+        let (verdict, seconds) = match passes {
+            Err(why) => (Verdict::Missed(format!("without the plant: {why}")), 0.0),
+            Ok(()) => with(plant)?,
+        };
+        println!("{} {}: {verdict:?} ({seconds:.1} s)", plant.name, command);
+        rows.push((plant.name, command, verdict, seconds));
+    }
+    print(&rows);
+    let missed: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.2 != Verdict::Caught)
+        .map(|row| row.0)
+        .collect();
+    if missed.is_empty() {
+        return Ok(Outcome::Passed(format!(
+            "{} of {} plants caught",
+            rows.len(),
+            rows.len()
+        )));
+    }
+    Err(format!(
+        "{} of {} plants not caught: {}",
+        missed.len(),
+        rows.len(),
+        missed.join(", ")
+    ))
+}
+
+fn print(rows: &[(&str, String, Verdict, f64)]) {
+    let plant = rows.iter().map(|row| row.0.len()).max().unwrap_or(0).max(5);
+    let gate = rows.iter().map(|row| row.1.len()).max().unwrap_or(0).max(4);
+    println!(
+        "\n{:<plant$}  {:<gate$}  {:>7}  caught",
+        "plant", "gate", "seconds"
+    );
+    for (name, command, verdict, seconds) in rows {
+        let caught = match verdict {
+            Verdict::Caught => "yes",
+            Verdict::Missed(why) => &format!("NO: {why}"),
+        };
+        println!("{name:<plant$}  {command:<gate$}  {seconds:>7.1}  {caught}");
+    }
+}
+
+/// The gate must pass, and must run at least one test, when nothing is planted.
+fn without(gate: &Gate) -> Result<(), String> {
+    let done = job(gate, None, false)?.quiet().run()?;
+    match (done.status.success(), done.tests_passed()) {
+        (true, 1..) => Ok(()),
+        (true, 0) => Err("its filter matches no test".into()),
+        (false, _) => {
+            print!("{}", done.output);
+            Err(format!("the gate {}", done.how()))
+        }
+    }
+}
+
+/// The gate must compile, and then fail, with the plant.
+fn with(plant: &Plant) -> Result<(Verdict, f64), String> {
+    let built = job(&plant.gate, Some(plant.name), true)?.quiet().run()?;
+    if !built.status.success() {
+        print!("{}", built.output);
+        return Ok((Verdict::Missed("it does not compile".into()), built.seconds));
+    }
+    let done = job(&plant.gate, Some(plant.name), false)?
+        .quiet()
+        .timeout(Duration::from_secs(GATE_SECONDS_MAX))
+        .run()?;
+    let verdict = judge(&done, plant.fails);
+    if verdict != Verdict::Caught {
+        print!("{}", done.output);
+    }
+    Ok((verdict, built.seconds + done.seconds))
+}
+
+fn judge(done: &Done, fails: &str) -> Verdict {
+    if done.timed_out {
+        return Verdict::Missed(format!("the gate hung: it {}", done.how()));
+    }
+    if done.status.success() {
+        let ran = done.tests_passed() > 0;
+        return Verdict::Missed(
+            if ran {
+                "every test passed"
+            } else {
+                "no test ran"
+            }
+            .into(),
+        );
+    }
+    if failed_tests(&done.output)
+        .iter()
+        .any(|name| name.contains(fails))
+    {
+        return Verdict::Caught;
+    }
+    Verdict::Missed(format!("no test `{fails}` failed; the gate {}", done.how()))
+}
+
+/// The tests that failed, by libtest's own list at the end. A test that took the whole process
+/// down is on no list; but tests run one at a time, and libtest writes a test's name before
+/// it runs, so it is the last one named.
+fn failed_tests(output: &str) -> Vec<&str> {
+    let lines: Vec<&str> = output.lines().collect();
+    if !lines
+        .iter()
+        .any(|line| line.starts_with("test result: FAILED"))
+    {
+        let last = lines
+            .iter()
+            .rev()
+            .find_map(|line| line.strip_prefix("test ")?.split_once(" ..."));
+        return last
+            .filter(|(_, end)| !end.ends_with(" ok"))
+            .map(|(name, _)| name)
+            .into_iter()
+            .collect();
+    }
+    let list = lines
+        .iter()
+        .rposition(|line| *line == "failures:")
+        .map_or(lines.len(), |at| at + 1);
+    lines[list..]
+        .iter()
+        .map(|line| line.trim())
+        .take_while(|line| !line.is_empty())
+        .collect()
+}
+
+/// The gate's command, with or without a plant, only built or run.
+fn job(gate: &Gate, plant: Option<&str>, build_only: bool) -> Result<Job, String> {
+    // Loom's flags differ, and with them every dependency.
+    let target = root()
+        .join("target/plants")
+        .join(if gate.loom { "loom" } else { "plain" });
+    let target_text = target.to_string_lossy().into_owned();
+    let mut args = vec![
+        "test",
+        "--package",
+        gate.package,
+        "--target-dir",
+        &target_text,
+    ];
+    if gate.loom {
+        args.push("--release");
+    }
+    args.extend(gate.select);
+    if build_only {
+        args.push("--no-run");
+    } else {
+        args.extend([gate.filter, "--", "--test-threads=1"]);
+    }
+    let mut job = Job::cargo(&args).env("CARGO_TERM_COLOR", "never");
+    job = job.env("RUSTFLAGS", if gate.loom { "--cfg loom" } else { "" });
+    if let Some(plant) = plant {
+        job = job.env("RUSTC_WORKSPACE_WRAPPER", wrapper(plant)?);
+    }
+    Ok(job)
+}
+
+/// A program that runs rustc with the plant's cfg. Cargo keeps what different wrappers build
+/// apart, by their path.
+fn wrapper(plant: &str) -> Result<PathBuf, String> {
+    let dir = root().join("target/plants/wrappers");
+    let path = dir.join(plant);
+    let script = format!("#!/bin/sh\nexec \"$@\" --cfg 'barn_plant=\"{plant}\"'\n");
+    let write = || {
+        fs::create_dir_all(&dir)?;
+        if fs::read_to_string(&path).is_ok_and(|have| have == script) {
+            return Ok(());
+        }
+        fs::write(&path, &script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+    };
+    write().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(script: &str) -> Done {
+        Job::new("sh", &["-c", script])
+            .quiet()
+            .timeout(Duration::from_secs(2))
+            .run()
+            .expect("runs")
+    }
+
+    #[test]
+    fn only_the_named_test_failing_counts() {
+        let fell = done(
+            "echo 'test ring::lost ... ok'; echo 'test ring::torn ... noise'; echo FAILED; echo; \
+             echo failures:; echo '    ring::torn'; echo; \
+             echo 'test result: FAILED. 1 passed; 1 failed'; exit 101",
+        );
+        assert_eq!(judge(&fell, "ring::torn"), Verdict::Caught);
+        assert!(
+            matches!(judge(&fell, "ring::lost"), Verdict::Missed(_)),
+            "another test failed"
+        );
+        let passed =
+            done("echo 'test ring::torn ... ok'; echo 'test result: ok. 1 passed; 0 failed'");
+        assert!(matches!(judge(&passed, "ring::torn"), Verdict::Missed(_)));
+    }
+
+    #[test]
+    fn a_crash_counts_for_the_test_that_was_running_and_a_hang_for_none() {
+        let crash = done("echo 'test ring::torn ... ok'; printf 'test ring::lost ... '; exit 134");
+        assert_eq!(judge(&crash, "ring::lost"), Verdict::Caught);
+        assert!(matches!(judge(&crash, "ring::torn"), Verdict::Missed(_)));
+        assert!(matches!(
+            judge(&done("printf 'test a ... '; sleep 30"), "a"),
+            Verdict::Missed(_)
+        ));
+    }
+
+    #[test]
+    fn plants_have_distinct_names_and_say_what_must_fail() {
+        let mut names: Vec<_> = PLANTS.iter().map(|plant| plant.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), PLANTS.len());
+        assert!(PLANTS.iter().all(|plant| !plant.fails.is_empty()));
+    }
+}

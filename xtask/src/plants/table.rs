@@ -1,0 +1,109 @@
+//! The planted bugs: each with the gate that should catch it and the test that must fail.
+//!
+//! A name is what stands in the code: `#[cfg(barn_plant = "NAME")]`.
+
+use std::fmt;
+
+/// A bug that somebody could make, and what stands against it.
+#[derive(Debug)]
+pub(super) struct Plant {
+    /// The name in its `cfg`.
+    pub(super) name: &'static str,
+    /// The gate that should catch it.
+    pub(super) gate: Gate,
+    /// A part of the path of the test that must fail.
+    pub(super) fails: &'static str,
+}
+
+/// A `cargo test` command.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) package: &'static str,
+    /// Which binaries: `--lib`, or `--test NAME`.
+    pub(super) select: &'static [&'static str],
+    /// Which tests.
+    pub(super) filter: &'static str,
+    /// Whether it is compiled under `cfg(loom)`, in release.
+    pub(super) loom: bool,
+}
+
+/// A gate of a library's unit tests.
+const fn unit(package: &'static str, filter: &'static str) -> Gate {
+    Gate {
+        package,
+        select: &["--lib"],
+        filter,
+        loom: false,
+    }
+}
+
+/// A gate of loom models.
+#[allow(
+    dead_code,
+    reason = "the first plants in the fabric's protocols will use it"
+)]
+const fn loom(filter: &'static str) -> Gate {
+    Gate {
+        package: "barn-fabric",
+        select: &["--lib"],
+        filter,
+        loom: true,
+    }
+}
+
+/// Every plant.
+pub(super) const PLANTS: &[Plant] = &[
+    // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
+    Plant {
+        name: "tidy_overlooks_unsafe",
+        gate: Gate {
+            package: "xtask",
+            select: &["--bins"],
+            filter: "tidy",
+            loom: false,
+        },
+        fails: "unsafe_outside_its_modules_is_found",
+    },
+    // A doctor that takes any size of container for the whole machine would plan regions
+    // that get a node killed.
+    Plant {
+        name: "doctor_ignores_cgroups",
+        gate: unit("barn-cli", "doctor"),
+        fails: "container_is_as_large_as_its_smallest_ancestor_allows",
+    },
+];
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = if self.loom {
+            "RUSTFLAGS=\"--cfg loom\" "
+        } else {
+            ""
+        };
+        let release = if self.loom { " --release" } else { "" };
+        write!(
+            f,
+            "{flags}cargo test -p {}{release} {} {}",
+            self.package,
+            self.select.join(" "),
+            self.filter
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_shows_the_command_to_type() {
+        assert_eq!(
+            unit("barn-cli", "doctor").to_string(),
+            "cargo test -p barn-cli --lib doctor"
+        );
+        assert_eq!(
+            loom("loom_ring").to_string(),
+            "RUSTFLAGS=\"--cfg loom\" cargo test -p barn-fabric --release --lib loom_ring"
+        );
+    }
+}
