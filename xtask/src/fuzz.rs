@@ -58,33 +58,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn stage() -> Stage {
-    run(&Args {
-        target: None,
-        seconds: CI_SECONDS,
-        input: None,
-    })
+    run(&Args { target: None, seconds: CI_SECONDS, input: None })
 }
 
 pub(crate) fn run(args: &Args) -> Stage {
     let targets = targets()?;
-    if let Some(target) = args
-        .target
-        .as_ref()
-        .filter(|target| !targets.contains(target))
-    {
-        return Err(format!(
-            "there is no target `{target}`; there are: {}",
-            targets.join(", ")
-        ));
+    if let Some(target) = args.target.as_ref().filter(|target| !targets.contains(target)) {
+        return Err(format!("there is no target `{target}`; there are: {}", targets.join(", ")));
     }
     let triple = build()?;
     if let (Some(target), Some(input)) = (&args.target, &args.input) {
         let input = input.to_string_lossy();
         let done = binary(&triple, target, &[&input]).succeed(target)?;
-        return Ok(Outcome::Passed(format!(
-            "{target} took the input in {:.1} s",
-            done.seconds
-        )));
+        return Ok(Outcome::Passed(format!("{target} took the input in {:.1} s", done.seconds)));
     }
     canary(&triple)?;
     let chosen = targets.iter().filter(|target| match &args.target {
@@ -96,9 +82,7 @@ pub(crate) fn run(args: &Args) -> Stage {
         results.push(fuzz(&triple, target, args.seconds)?);
     }
     if results.len() == 1 && args.target.is_none() {
-        return Err(
-            "the fuzzer sees, but there is no target for it yet: add fuzz/src/bin/NAME.rs".into(),
-        );
+        return Err("the fuzzer sees, but there is no target for it yet: add fuzz/src/bin/NAME.rs".into());
     }
     Ok(Outcome::Passed(results.join("; ")))
 }
@@ -119,18 +103,11 @@ fn targets() -> Result<Vec<String>, String> {
 /// flags away from build scripts, which must not be instrumented.
 fn build() -> Result<String, String> {
     if !works("c++", &["--version"]) {
-        return Err(
-            "libFuzzer needs a C++ compiler; install with: sudo apt-get install -y g++".into(),
-        );
+        return Err("libFuzzer needs a C++ compiler; install with: sudo apt-get install -y g++".into());
     }
-    let version = Job::new("rustc", &["-vV"])
-        .quiet()
-        .succeed("rustc -vV")?
-        .output;
-    let triple = version
-        .lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .ok_or("rustc -vV names no host")?;
+    let version = Job::new("rustc", &["-vV"]).quiet().succeed("rustc -vV")?.output;
+    let triple =
+        version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
     Job::cargo(&[
         "build",
         "--release",
@@ -148,11 +125,7 @@ fn build() -> Result<String, String> {
 }
 
 fn binary(triple: &str, target: &str, args: &[&str]) -> Job {
-    let path = root()
-        .join("target/fuzz")
-        .join(triple)
-        .join("release")
-        .join(target);
+    let path = root().join("target/fuzz").join(triple).join("release").join(target);
     Job::new(&path.to_string_lossy(), args)
 }
 
@@ -196,54 +169,33 @@ fn canary(triple: &str) -> Result<(), String> {
         println!("canary: found in {:.1} s", done.seconds);
         return Ok(());
     }
-    Err(format!(
-        "the fuzzer is blind: in {CANARY_SECONDS_MAX} s it did not find the canary ({})",
-        done.how()
-    ))
+    Err(format!("the fuzzer is blind: in {CANARY_SECONDS_MAX} s it did not find the canary ({})", done.how()))
 }
 
 fn fuzz(triple: &str, target: &str, seconds: u64) -> Result<String, String> {
     let done = campaign(triple, target, seconds, false)?;
     if !done.status.success() {
         let marker = "Test unit written to ";
-        let input = done
-            .output
-            .lines()
-            .find_map(|line| Some(line.split_once(marker)?.1.trim().to_owned()));
-        let replay = input
-            .map(|input| format!("; replay it with: cargo xtask fuzz {target} --input {input}"));
-        return Err(format!(
-            "{target} {}{}",
-            done.how(),
-            replay.unwrap_or_default()
-        ));
+        let input = done.output.lines().find_map(|line| Some(line.split_once(marker)?.1.trim().to_owned()));
+        let replay =
+            input.map(|input| format!("; replay it with: cargo xtask fuzz {target} --input {input}"));
+        return Err(format!("{target} {}{}", done.how(), replay.unwrap_or_default()));
     }
     let runs = stat(&done.output, "stat::number_of_executed_units:").unwrap_or(0);
     let covered = coverage(&done.output).unwrap_or(0);
     if runs == 0 || covered == 0 {
-        return Err(format!(
-            "{target} ran {runs} times and covered {covered} edges: it fuzzed nothing"
-        ));
+        return Err(format!("{target} ran {runs} times and covered {covered} edges: it fuzzed nothing"));
     }
     Ok(format!("{target} {runs} runs, {covered} edges"))
 }
 
 fn stat(output: &str, name: &str) -> Option<u64> {
-    output
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(name)?.trim().parse().ok())
+    output.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().parse().ok())
 }
 
 /// The last coverage in lines such as `#2097152 pulse  cov: 31 ft: 40 corp: 9/34b`.
 fn coverage(output: &str) -> Option<u64> {
-    output.lines().rev().find_map(|line| {
-        line.split_once("cov: ")?
-            .1
-            .split_whitespace()
-            .next()?
-            .parse()
-            .ok()
-    })
+    output.lines().rev().find_map(|line| line.split_once("cov: ")?.1.split_whitespace().next()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -260,11 +212,6 @@ mod tests {
 
     #[test]
     fn the_canary_is_a_target() {
-        assert!(
-            targets()
-                .expect("lists")
-                .iter()
-                .any(|target| target == CANARY)
-        );
+        assert!(targets().expect("lists").iter().any(|target| target == CANARY));
     }
 }

@@ -18,19 +18,13 @@ const DEFAULT_REGISTRY: &str = "/crates.io-index";
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 pub(crate) fn stage() -> Stage {
-    let policy = fs::read_to_string(root().join("deny.toml"))
-        .map_err(|error| format!("deny.toml: {error}"))?;
+    let policy =
+        fs::read_to_string(root().join("deny.toml")).map_err(|error| format!("deny.toml: {error}"))?;
     let allowed = allowed(&policy).ok_or("deny.toml has no list `allow` in [licenses]")?;
     let mut seen = BTreeSet::new();
     let mut faults = BTreeSet::new();
     for manifest in MANIFESTS {
-        let args = [
-            "metadata",
-            "--format-version",
-            "1",
-            "--manifest-path",
-            manifest,
-        ];
+        let args = ["metadata", "--format-version", "1", "--manifest-path", manifest];
         let mut command = std::process::Command::new("cargo");
         let output = command
             .args(args)
@@ -39,10 +33,7 @@ pub(crate) fn stage() -> Stage {
             .map_err(|error| format!("cargo metadata: {error}"))?;
         let metadata: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("cargo metadata of {manifest}: {error}"))?;
-        for package in metadata["packages"]
-            .as_array()
-            .ok_or("cargo metadata lists no packages")?
-        {
+        for package in metadata["packages"].as_array().ok_or("cargo metadata lists no packages")? {
             let id = format!(
                 "{} {}",
                 package["name"].as_str().unwrap_or("?"),
@@ -56,23 +47,19 @@ pub(crate) fn stage() -> Stage {
         return Err(faults.into_iter().collect::<Vec<_>>().join("; "));
     }
     let deny = deny()?;
-    Ok(Outcome::Passed(format!(
-        "{} packages allowed by deny.toml; {deny}",
-        seen.len()
-    )))
+    Ok(Outcome::Passed(format!("{} packages allowed by deny.toml; {deny}", seen.len())))
 }
 
 /// Runs cargo-deny where it is installed.
 fn deny() -> Result<String, String> {
     if !works("cargo", &["deny", "--version"]) {
-        return Ok("advisories not checked: cargo-deny is not installed (cargo install --locked cargo-deny)".into());
+        return Ok(
+            "advisories not checked: cargo-deny is not installed (cargo install --locked cargo-deny)".into()
+        );
     }
     Job::cargo(&["deny", "check", "licenses", "bans", "sources"]).succeed("cargo deny")?;
     let done = Job::cargo(&["deny", "check", "advisories"]).run()?;
-    match (
-        done.status.success(),
-        done.output.contains("failed to fetch"),
-    ) {
+    match (done.status.success(), done.output.contains("failed to fetch")) {
         (true, _) => Ok("cargo-deny agrees, no advisories".into()),
         // Without a network there is no database; that is no fault of the dependencies.
         (false, true) => Ok("cargo-deny agrees; its advisories could not be fetched".into()),
@@ -84,28 +71,19 @@ fn faults_of(id: &str, package: &Value, allowed: &[String]) -> Vec<String> {
     let mut faults = Vec::new();
     match package["license"].as_str() {
         Some(licence) if permitted(licence, allowed) => {}
-        Some(licence) => faults.push(format!(
-            "{id}: licence `{licence}` is not allowed by deny.toml"
-        )),
+        Some(licence) => faults.push(format!("{id}: licence `{licence}` is not allowed by deny.toml")),
         None => faults.push(format!("{id}: states no licence")),
     }
     // Our own packages have no source.
-    if let Some(source) = package["source"]
-        .as_str()
-        .filter(|source| !source.ends_with(DEFAULT_REGISTRY))
-    {
-        faults.push(format!(
-            "{id}: comes from {source}, not from the default registry"
-        ));
+    if let Some(source) = package["source"].as_str().filter(|source| !source.ends_with(DEFAULT_REGISTRY)) {
+        faults.push(format!("{id}: comes from {source}, not from the default registry"));
     }
     faults
 }
 
 /// The strings of `allow = [ … ]` in the section `[licenses]`.
 fn allowed(policy: &str) -> Option<Vec<String>> {
-    let lines = policy
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or("").trim());
+    let lines = policy.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     let section: Vec<&str> = lines
         .skip_while(|line| *line != "[licenses]")
         .skip(1)
@@ -114,22 +92,13 @@ fn allowed(policy: &str) -> Option<Vec<String>> {
     let section = section.join("\n");
     let (_, list) = section.split_once("allow = [")?;
     let (list, _) = list.split_once(']')?;
-    Some(
-        list.split('"')
-            .skip(1)
-            .step_by(2)
-            .map(str::to_owned)
-            .collect(),
-    )
+    Some(list.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
 /// Whether an SPDX expression can be satisfied by the allowed licences.
 fn permitted(expression: &str, allowed: &[String]) -> bool {
     // Old crates write `MIT/Apache-2.0` for OR.
-    let spaced = expression
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
     let answer = either(&mut rest, allowed);
@@ -197,15 +166,9 @@ mod tests {
         ] {
             assert!(permitted(good, &allowed), "{good}");
         }
-        for bad in [
-            "GPL-3.0",
-            "MIT AND GPL-3.0",
-            "(MIT OR Apache-2.0) AND NCSA",
-            "",
-            "MIT OR",
-            "( MIT",
-            "MIT MIT",
-        ] {
+        for bad in
+            ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND NCSA", "", "MIT OR", "( MIT", "MIT MIT"]
+        {
             assert!(!permitted(bad, &allowed), "{bad}");
         }
     }

@@ -24,23 +24,12 @@ pub(crate) fn stage() -> Stage {
     }
     let mut count = 0;
     for package in PACKAGES {
-        let args = [
-            "+nightly",
-            "miri",
-            "test",
-            "-p",
-            package,
-            "--lib",
-            "--target-dir",
-            "target/miri",
-            "miri",
-        ];
+        let args =
+            ["+nightly", "miri", "test", "-p", package, "--lib", "--target-dir", "target/miri", "miri"];
         let done = Job::cargo(&args).env("MIRIFLAGS", SEEDS).succeed("Miri")?;
         match done.tests_passed() {
             0 => {
-                return Err(format!(
-                    "{package} has no tests for Miri: nothing was checked"
-                ));
+                return Err(format!("{package} has no tests for Miri: nothing was checked"));
             }
             some => count += some,
         }

@@ -47,11 +47,7 @@ pub(crate) fn stage() -> Stage {
 pub(crate) fn run(args: &Args) -> Stage {
     let chosen: Vec<&Plant> = PLANTS
         .iter()
-        .filter(|plant| {
-            args.filter
-                .as_ref()
-                .is_none_or(|filter| plant.name.contains(filter.as_str()))
-        })
+        .filter(|plant| args.filter.as_ref().is_none_or(|filter| plant.name.contains(filter.as_str())))
         .collect();
     if chosen.is_empty() {
         return Err("no plant has such a name".into());
@@ -60,9 +56,7 @@ pub(crate) fn run(args: &Args) -> Stage {
     let mut rows = Vec::new();
     for plant in &chosen {
         let command = plant.gate.to_string();
-        let passes = clean
-            .entry(command.clone())
-            .or_insert_with(|| without(&plant.gate));
+        let passes = clean.entry(command.clone()).or_insert_with(|| without(&plant.gate));
         let (verdict, seconds) = match passes {
             Err(why) => (Verdict::Missed(format!("without the plant: {why}")), 0.0),
             Ok(()) => with(plant)?,
@@ -71,33 +65,17 @@ pub(crate) fn run(args: &Args) -> Stage {
         rows.push((plant.name, command, verdict, seconds));
     }
     print(&rows);
-    let missed: Vec<&str> = rows
-        .iter()
-        .filter(|row| row.2 != Verdict::Caught)
-        .map(|row| row.0)
-        .collect();
+    let missed: Vec<&str> = rows.iter().filter(|row| row.2 != Verdict::Caught).map(|row| row.0).collect();
     if missed.is_empty() {
-        return Ok(Outcome::Passed(format!(
-            "{} of {} plants caught",
-            rows.len(),
-            rows.len()
-        )));
+        return Ok(Outcome::Passed(format!("{} of {} plants caught", rows.len(), rows.len())));
     }
-    Err(format!(
-        "{} of {} plants not caught: {}",
-        missed.len(),
-        rows.len(),
-        missed.join(", ")
-    ))
+    Err(format!("{} of {} plants not caught: {}", missed.len(), rows.len(), missed.join(", ")))
 }
 
 fn print(rows: &[(&str, String, Verdict, f64)]) {
     let plant = rows.iter().map(|row| row.0.len()).max().unwrap_or(0).max(5);
     let gate = rows.iter().map(|row| row.1.len()).max().unwrap_or(0).max(4);
-    println!(
-        "\n{:<plant$}  {:<gate$}  {:>7}  caught",
-        "plant", "gate", "seconds"
-    );
+    println!("\n{:<plant$}  {:<gate$}  {:>7}  caught", "plant", "gate", "seconds");
     for (name, command, verdict, seconds) in rows {
         let caught = match verdict {
             Verdict::Caught => "yes",
@@ -144,19 +122,9 @@ fn judge(done: &Done, fails: &str) -> Verdict {
     }
     if done.status.success() {
         let ran = done.tests_passed() > 0;
-        return Verdict::Missed(
-            if ran {
-                "every test passed"
-            } else {
-                "no test ran"
-            }
-            .into(),
-        );
+        return Verdict::Missed(if ran { "every test passed" } else { "no test ran" }.into());
     }
-    if failed_tests(&done.output)
-        .iter()
-        .any(|name| name.contains(fails))
-    {
+    if failed_tests(&done.output).iter().any(|name| name.contains(fails)) {
         return Verdict::Caught;
     }
     Verdict::Missed(format!("no test `{fails}` failed; the gate {}", done.how()))
@@ -167,45 +135,20 @@ fn judge(done: &Done, fails: &str) -> Verdict {
 /// it runs, so it is the last one named.
 fn failed_tests(output: &str) -> Vec<&str> {
     let lines: Vec<&str> = output.lines().collect();
-    if !lines
-        .iter()
-        .any(|line| line.starts_with("test result: FAILED"))
-    {
-        let last = lines
-            .iter()
-            .rev()
-            .find_map(|line| line.strip_prefix("test ")?.split_once(" ..."));
-        return last
-            .filter(|(_, end)| !end.ends_with(" ok"))
-            .map(|(name, _)| name)
-            .into_iter()
-            .collect();
+    if !lines.iter().any(|line| line.starts_with("test result: FAILED")) {
+        let last = lines.iter().rev().find_map(|line| line.strip_prefix("test ")?.split_once(" ..."));
+        return last.filter(|(_, end)| !end.ends_with(" ok")).map(|(name, _)| name).into_iter().collect();
     }
-    let list = lines
-        .iter()
-        .rposition(|line| *line == "failures:")
-        .map_or(lines.len(), |at| at + 1);
-    lines[list..]
-        .iter()
-        .map(|line| line.trim())
-        .take_while(|line| !line.is_empty())
-        .collect()
+    let list = lines.iter().rposition(|line| *line == "failures:").map_or(lines.len(), |at| at + 1);
+    lines[list..].iter().map(|line| line.trim()).take_while(|line| !line.is_empty()).collect()
 }
 
 /// The gate's command, with or without a plant, only built or run.
 fn job(gate: &Gate, plant: Option<&str>, build_only: bool) -> Result<Job, String> {
     // Loom's flags differ, and with them every dependency.
-    let target = root()
-        .join("target/plants")
-        .join(if gate.loom { "loom" } else { "plain" });
+    let target = root().join("target/plants").join(if gate.loom { "loom" } else { "plain" });
     let target_text = target.to_string_lossy().into_owned();
-    let mut args = vec![
-        "test",
-        "--package",
-        gate.package,
-        "--target-dir",
-        &target_text,
-    ];
+    let mut args = vec!["test", "--package", gate.package, "--target-dir", &target_text];
     if gate.loom {
         args.push("--release");
     }
@@ -246,11 +189,7 @@ mod tests {
     use super::*;
 
     fn done(script: &str) -> Done {
-        Job::new("sh", &["-c", script])
-            .quiet()
-            .timeout(Duration::from_secs(2))
-            .run()
-            .expect("runs")
+        Job::new("sh", &["-c", script]).quiet().timeout(Duration::from_secs(2)).run().expect("runs")
     }
 
     #[test]
@@ -261,12 +200,8 @@ mod tests {
              echo 'test result: FAILED. 1 passed; 1 failed'; exit 101",
         );
         assert_eq!(judge(&fell, "ring::torn"), Verdict::Caught);
-        assert!(
-            matches!(judge(&fell, "ring::lost"), Verdict::Missed(_)),
-            "another test failed"
-        );
-        let passed =
-            done("echo 'test ring::torn ... ok'; echo 'test result: ok. 1 passed; 0 failed'");
+        assert!(matches!(judge(&fell, "ring::lost"), Verdict::Missed(_)), "another test failed");
+        let passed = done("echo 'test ring::torn ... ok'; echo 'test result: ok. 1 passed; 0 failed'");
         assert!(matches!(judge(&passed, "ring::torn"), Verdict::Missed(_)));
     }
 
@@ -275,10 +210,7 @@ mod tests {
         let crash = done("echo 'test ring::torn ... ok'; printf 'test ring::lost ... '; exit 134");
         assert_eq!(judge(&crash, "ring::lost"), Verdict::Caught);
         assert!(matches!(judge(&crash, "ring::torn"), Verdict::Missed(_)));
-        assert!(matches!(
-            judge(&done("printf 'test a ... '; sleep 30"), "a"),
-            Verdict::Missed(_)
-        ));
+        assert!(matches!(judge(&done("printf 'test a ... '; sleep 30"), "a"), Verdict::Missed(_)));
     }
 
     #[test]

@@ -10,10 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The workspace's root: the parent of this package.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies below the root")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root").to_owned()
 }
 
 /// A program to be run at the workspace's root.
@@ -42,11 +39,7 @@ impl Job {
         if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
             command.env("CARGO_TERM_COLOR", "always");
         }
-        Self {
-            command,
-            timeout: None,
-            quiet: false,
-        }
+        Self { command, timeout: None, quiet: false }
     }
 
     pub(crate) fn cargo(args: &[&str]) -> Self {
@@ -85,41 +78,22 @@ impl Job {
             .map_err(|error| format!("{name}: {error}"))?;
         let output = Arc::new(Mutex::new(String::new()));
         let readers = [
-            child
-                .stdout
-                .take()
-                .map(|pipe| follow(pipe, &output, self.quiet)),
-            child
-                .stderr
-                .take()
-                .map(|pipe| follow(pipe, &output, self.quiet)),
+            child.stdout.take().map(|pipe| follow(pipe, &output, self.quiet)),
+            child.stderr.take().map(|pipe| follow(pipe, &output, self.quiet)),
         ];
         let (status, timed_out) =
             wait(&mut child, self.timeout).map_err(|error| format!("{name}: {error}"))?;
         for reader in readers.into_iter().flatten() {
             let _ = reader.join();
         }
-        let output = std::mem::take(
-            &mut *output
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
-        );
-        Ok(Done {
-            status,
-            output,
-            seconds: started.elapsed().as_secs_f64(),
-            timed_out,
-        })
+        let output = std::mem::take(&mut *output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        Ok(Done { status, output, seconds: started.elapsed().as_secs_f64(), timed_out })
     }
 
     /// Runs it, and takes any end but success for an error.
     pub(crate) fn succeed(self, what: &str) -> Result<Done, String> {
         let done = self.run()?;
-        if done.status.success() {
-            Ok(done)
-        } else {
-            Err(format!("{what} {}", done.how()))
-        }
+        if done.status.success() { Ok(done) } else { Err(format!("{what} {}", done.how())) }
     }
 }
 
@@ -155,10 +129,7 @@ fn follow(
     thread::spawn(move || {
         let mut pipe = BufReader::new(pipe);
         let mut bytes = Vec::new();
-        while pipe
-            .read_until(b'\n', &mut bytes)
-            .is_ok_and(|count| count > 0)
-        {
+        while pipe.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0) {
             let line = String::from_utf8_lossy(&bytes);
             if !quiet {
                 let _ = std::io::stdout().write_all(line.as_bytes());
@@ -206,26 +177,22 @@ mod tests {
 
     #[test]
     fn output_is_kept_and_the_end_is_told() {
-        let done = Job::new("sh", &["-c", "echo out; echo err >&2; exit 3"])
-            .quiet()
-            .run()
-            .expect("runs");
+        let done = Job::new("sh", &["-c", "echo out; echo err >&2; exit 3"]).quiet().run().expect("runs");
         assert!(done.output.contains("out\n") && done.output.contains("err\n"));
         assert_eq!(done.how(), "ended with code 3");
     }
 
     #[test]
     fn a_job_past_its_time_is_stopped_with_its_children() {
-        let job = Job::new("sh", &["-c", "sleep 60 & sleep 60"])
-            .quiet()
-            .timeout(Duration::from_millis(100));
+        let job = Job::new("sh", &["-c", "sleep 60 & sleep 60"]).quiet().timeout(Duration::from_millis(100));
         let done = job.run().expect("runs");
         assert!(done.timed_out && done.seconds < 30.0, "{}", done.how());
     }
 
     #[test]
     fn passed_tests_are_counted_over_all_binaries() {
-        let script = "echo 'test result: ok. 12 passed; 0 failed'; echo 'test result: FAILED. 3 passed; 1 failed'";
+        let script =
+            "echo 'test result: ok. 12 passed; 0 failed'; echo 'test result: FAILED. 3 passed; 1 failed'";
         let done = Job::new("sh", &["-c", script]).quiet().run().expect("runs");
         assert_eq!(done.tests_passed(), 15);
     }

@@ -11,11 +11,7 @@ use crate::{Outcome, Stage};
 const PACKAGE: &str = "barn-fabric";
 const SOURCE: &str = "crates/fabric/examples/simulate.rs";
 /// What a run of `cargo xtask test` spends on it.
-const CI: Args = Args {
-    seed: 1,
-    seeds: 1000,
-    minutes: 1,
-};
+const CI: Args = Args { seed: 1, seeds: 1000, minutes: 1 };
 
 /// Which seeds, and for how long.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,8 +35,7 @@ pub(crate) fn run(args: &Args) -> Stage {
     if !root().join(SOURCE).exists() {
         return Err(format!("{SOURCE} is missing: nothing was simulated"));
     }
-    let [seed, seeds, minutes] =
-        [args.seed, args.seeds, args.minutes].map(|number| number.to_string());
+    let [seed, seeds, minutes] = [args.seed, args.seeds, args.minutes].map(|number| number.to_string());
     let done = Job::cargo(&[
         "run",
         "--quiet",
@@ -77,15 +72,9 @@ pub(crate) fn run(args: &Args) -> Stage {
 fn failing_seed(output: &str) -> Option<u64> {
     let seed = |line: &str| -> Option<u64> {
         let rest = line.trim().strip_prefix("seed ")?;
-        rest.split(|c: char| !c.is_ascii_digit())
-            .next()?
-            .parse()
-            .ok()
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
-    let failed = output
-        .lines()
-        .filter(|line| line.contains(" failed"))
-        .find_map(seed);
+    let failed = output.lines().filter(|line| line.contains(" failed")).find_map(seed);
     failed.or_else(|| output.lines().rev().find_map(seed))
 }
 
@@ -95,14 +84,8 @@ mod tests {
 
     #[test]
     fn the_seed_to_replay_is_found() {
-        assert_eq!(
-            failing_seed("seed 7\nseed 8 failed: torn read\nseed 9\n"),
-            Some(8)
-        );
-        assert_eq!(
-            failing_seed("seed 7\nseed 12\nSegmentation fault\n"),
-            Some(12)
-        );
+        assert_eq!(failing_seed("seed 7\nseed 8 failed: torn read\nseed 9\n"), Some(8));
+        assert_eq!(failing_seed("seed 7\nseed 12\nSegmentation fault\n"), Some(12));
         assert_eq!(failing_seed("error: could not compile"), None);
     }
 }

@@ -18,52 +18,16 @@ type Entry = (&'static str, &'static str, fn() -> Stage);
 const STAGES: &[Entry] = &[
     ("tools", "the programs that the stages need", tools::stage),
     ("format", "cargo fmt --check", format),
-    (
-        "tidy",
-        "what a program can check, a program checks",
-        tidy::stage,
-    ),
-    (
-        "clippy",
-        "no warning in any target of the workspace",
-        clippy,
-    ),
-    (
-        "tests",
-        "unit, integration and conformance tests, and the examples in the docs",
-        tests,
-    ),
+    ("tidy", "what a program can check, a program checks", tidy::stage),
+    ("clippy", "no warning in any target of the workspace", clippy),
+    ("tests", "unit, integration and conformance tests, and the examples in the docs", tests),
     ("examples", "every example builds", examples),
-    (
-        "licences",
-        "licences and sources of all dependencies",
-        licences::stage,
-    ),
-    (
-        "loom",
-        "every interleaving of the copy and ring protocols",
-        loom::stage,
-    ),
-    (
-        "simulate",
-        "a short run of seeds on the simulated fabric",
-        simulate::stage,
-    ),
-    (
-        "fuzz",
-        "each parser for a short while, with coverage",
-        fuzz::stage,
-    ),
-    (
-        "plants",
-        "each planted bug is caught by its gate",
-        plants::stage,
-    ),
-    (
-        "miri",
-        "undefined behaviour, where a nightly toolchain has Miri",
-        miri::stage,
-    ),
+    ("licences", "licences and sources of all dependencies", licences::stage),
+    ("loom", "every interleaving of the copy and ring protocols", loom::stage),
+    ("simulate", "a short run of seeds on the simulated fabric", simulate::stage),
+    ("fuzz", "each parser for a short while, with coverage", fuzz::stage),
+    ("plants", "each planted bug is caught by its gate", plants::stage),
+    ("miri", "undefined behaviour, where a nightly toolchain has Miri", miri::stage),
 ];
 
 /// Which stages to run; all, if nothing is said.
@@ -93,11 +57,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    if let Some(unknown) = args
-        .only
-        .iter()
-        .chain(&args.skip)
-        .find(|name| STAGES.iter().all(|stage| stage.0 != **name))
+    if let Some(unknown) =
+        args.only.iter().chain(&args.skip).find(|name| STAGES.iter().all(|stage| stage.0 != **name))
     {
         eprintln!("there is no stage `{unknown}`; see: cargo xtask test --list");
         return ExitCode::from(2);
@@ -113,11 +74,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let stage = stage();
         let seconds = started.elapsed().as_secs_f64();
         println!("── {name}: {} ({seconds:.1} s)", verdict(&stage));
-        results.push(Result {
-            name,
-            stage,
-            seconds,
-        });
+        results.push(Result { name, stage, seconds });
     }
     summary(&results)
 }
@@ -133,50 +90,25 @@ fn verdict(stage: &Stage) -> String {
 fn summary(results: &[Result]) -> ExitCode {
     println!("\n{:<10} {:>8}  result", "stage", "seconds");
     for result in results {
-        println!(
-            "{:<10} {:>8.1}  {}",
-            result.name,
-            result.seconds,
-            verdict(&result.stage)
-        );
+        println!("{:<10} {:>8.1}  {}", result.name, result.seconds, verdict(&result.stage));
     }
     let total: f64 = results.iter().map(|result| result.seconds).sum();
     println!("{:<10} {total:>8.1}", "total");
-    let failed = results
-        .iter()
-        .filter(|result| result.stage.is_err())
-        .count();
-    let passed = results
-        .iter()
-        .filter(|result| matches!(result.stage, Ok(Outcome::Passed(_))))
-        .count();
+    let failed = results.iter().filter(|result| result.stage.is_err()).count();
+    let passed = results.iter().filter(|result| matches!(result.stage, Ok(Outcome::Passed(_)))).count();
     println!("{passed} passed, {failed} failed");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn format() -> Stage {
     Job::cargo(&["fmt", "--all", "--check"]).succeed("cargo fmt --check")?;
     Job::cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
         .succeed("cargo fmt --check in fuzz")?;
-    Ok(Outcome::Passed(
-        "formatted; otherwise: cargo fmt --all".into(),
-    ))
+    Ok(Outcome::Passed("formatted; otherwise: cargo fmt --all".into()))
 }
 
 fn clippy() -> Stage {
-    Job::cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ])
-    .succeed("clippy")?;
+    Job::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).succeed("clippy")?;
     Ok(Outcome::Passed("no warnings".into()))
 }
 
@@ -185,16 +117,13 @@ fn tests() -> Stage {
         let done = Job::cargo(&["nextest", "run", "--workspace"]).succeed("cargo nextest run")?;
         (nextest_passed(&done.output), "nextest")
     } else {
-        let done = Job::cargo(&["test", "--workspace", "--lib", "--bins", "--tests"])
-            .succeed("cargo test")?;
+        let done =
+            Job::cargo(&["test", "--workspace", "--lib", "--bins", "--tests"]).succeed("cargo test")?;
         (done.tests_passed(), "cargo test")
     };
-    let documented = Job::cargo(&["test", "--workspace", "--doc"])
-        .succeed("cargo test --doc")?
-        .tests_passed();
-    Ok(Outcome::Passed(format!(
-        "{count} tests with {with}, {documented} in docs"
-    )))
+    let documented =
+        Job::cargo(&["test", "--workspace", "--doc"]).succeed("cargo test --doc")?.tests_passed();
+    Ok(Outcome::Passed(format!("{count} tests with {with}, {documented} in docs")))
 }
 
 /// The count in nextest's last line: `Summary [ 1.2s] 27 tests run: 27 passed, 0 skipped`.
@@ -203,11 +132,7 @@ fn nextest_passed(output: &str) -> u64 {
         let (before, _) = line.split_once(" passed")?;
         before.split_whitespace().last()?.parse().ok()
     };
-    output
-        .lines()
-        .filter(|line| line.contains("tests run:"))
-        .find_map(count)
-        .unwrap_or(0)
+    output.lines().filter(|line| line.contains("tests run:")).find_map(count).unwrap_or(0)
 }
 
 fn examples() -> Stage {
@@ -227,9 +152,6 @@ mod tests {
 
     #[test]
     fn nextest_is_counted() {
-        assert_eq!(
-            super::nextest_passed("Summary [ 1.2s] 27 tests run: 27 passed, 0 skipped"),
-            27
-        );
+        assert_eq!(super::nextest_passed("Summary [ 1.2s] 27 tests run: 27 passed, 0 skipped"), 27);
     }
 }

@@ -32,13 +32,7 @@ struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.warning { "warning" } else { "error" };
-        write!(
-            f,
-            "{}:{}: {kind}: {}",
-            self.path,
-            self.line.max(1),
-            self.message
-        )
+        write!(f, "{}:{}: {kind}: {}", self.path, self.line.max(1), self.message)
     }
 }
 
@@ -58,15 +52,9 @@ pub(crate) fn stage() -> Stage {
     let errors = findings.iter().filter(|finding| !finding.warning).count();
     let warnings = findings.len() - errors;
     if errors > 0 {
-        return Err(format!(
-            "{errors} untidy places in {} files ({warnings} warnings)",
-            files.len()
-        ));
+        return Err(format!("{errors} untidy places in {} files ({warnings} warnings)", files.len()));
     }
-    Ok(Outcome::Passed(format!(
-        "{} files, {warnings} warnings",
-        files.len()
-    )))
+    Ok(Outcome::Passed(format!("{} files, {warnings} warnings", files.len())))
 }
 
 /// Everything that the rules have to say about one file.
@@ -83,18 +71,11 @@ fn check(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> 
 
 /// Every file that is, or is about to be, in the repository.
 fn files() -> Result<Vec<String>, String> {
-    let list = Job::new(
-        "git",
-        &["ls-files", "--cached", "--others", "--exclude-standard"],
-    )
-    .quiet();
+    let list = Job::new("git", &["ls-files", "--cached", "--others", "--exclude-standard"]).quiet();
     let output = list.succeed("git ls-files")?.output;
     // A file that was removed and not yet committed is still listed.
-    let mut files: Vec<String> = output
-        .lines()
-        .filter(|path| root().join(path).is_file())
-        .map(str::to_owned)
-        .collect();
+    let mut files: Vec<String> =
+        output.lines().filter(|path| root().join(path).is_file()).map(str::to_owned).collect();
     files.sort();
     files.dedup();
     Ok(files)

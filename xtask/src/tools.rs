@@ -18,27 +18,11 @@ enum From {
 }
 
 const TOOLS: [Tool; 4] = [
-    Tool {
-        name: "rustfmt",
-        probe: ("cargo", &["fmt", "--version"]),
-        from: From::Rustup("rustfmt"),
-    },
-    Tool {
-        name: "clippy",
-        probe: ("cargo", &["clippy", "--version"]),
-        from: From::Rustup("clippy"),
-    },
+    Tool { name: "rustfmt", probe: ("cargo", &["fmt", "--version"]), from: From::Rustup("rustfmt") },
+    Tool { name: "clippy", probe: ("cargo", &["clippy", "--version"]), from: From::Rustup("clippy") },
     // libFuzzer is C++, and is compiled from its crate.
-    Tool {
-        name: "a C++ compiler",
-        probe: ("c++", &["--version"]),
-        from: From::Apt("g++"),
-    },
-    Tool {
-        name: "git",
-        probe: ("git", &["--version"]),
-        from: From::Apt("git"),
-    },
+    Tool { name: "a C++ compiler", probe: ("c++", &["--version"]), from: From::Apt("g++") },
+    Tool { name: "git", probe: ("git", &["--version"]), from: From::Apt("git") },
 ];
 
 /// Demands every tool, installing those that are missing.
@@ -58,13 +42,9 @@ pub(crate) fn stage() -> Stage {
         ("cargo-deny", works("cargo", &["deny", "--version"])),
         ("Miri", crate::miri::present()),
     ];
-    let optional = optional
-        .map(|(name, there)| format!("{name} {}", if there { "present" } else { "absent" }));
-    Ok(Outcome::Passed(format!(
-        "{} there; optional: {}",
-        TOOLS.len(),
-        optional.join(", ")
-    )))
+    let optional =
+        optional.map(|(name, there)| format!("{name} {}", if there { "present" } else { "absent" }));
+    Ok(Outcome::Passed(format!("{} there; optional: {}", TOOLS.len(), optional.join(", "))))
 }
 
 fn command(from: &From) -> String {
@@ -81,20 +61,14 @@ fn install(tool: &Tool) -> bool {
         From::Rustup(component) => Job::new("rustup", &["component", "add", component]).run(),
         From::Apt(package) => {
             // Only root may, and only where there is apt-get.
-            let root = Job::new("id", &["-u"])
-                .quiet()
-                .run()
-                .is_ok_and(|done| done.output.trim() == "0");
+            let root = Job::new("id", &["-u"]).quiet().run().is_ok_and(|done| done.output.trim() == "0");
             if !root || !works("apt-get", &["--version"]) {
                 return false;
             }
             let _ = Job::new("apt-get", &["update", "-q"]).quiet().run();
-            Job::new(
-                "apt-get",
-                &["install", "-y", "-q", "--no-install-recommends", package],
-            )
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .run()
+            Job::new("apt-get", &["install", "-y", "-q", "--no-install-recommends", package])
+                .env("DEBIAN_FRONTEND", "noninteractive")
+                .run()
         }
     };
     done.is_ok_and(|done| done.status.success()) && works(tool.probe.0, tool.probe.1)

@@ -54,14 +54,7 @@ impl Check {
         found: impl Into<String>,
         why: &'static str,
     ) -> Self {
-        Self {
-            group,
-            name,
-            status,
-            found: found.into(),
-            why,
-            fix: None,
-        }
+        Self { group, name, status, found: found.into(), why, fix: None }
     }
 
     /// Adds the fix, unless there is nothing to be fixed.
@@ -85,10 +78,7 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// How many findings have this status.
     pub fn count(&self, status: Status) -> usize {
-        self.checks
-            .iter()
-            .filter(|check| check.status == status)
-            .count()
+        self.checks.iter().filter(|check| check.status == status).count()
     }
 }
 

@@ -99,11 +99,7 @@ pub fn bytes(count: u64) -> String {
         value /= 1024.0;
         unit = next;
     }
-    if value.fract() < 0.05 {
-        format!("{value:.0} {unit}")
-    } else {
-        format!("{value:.1} {unit}")
-    }
+    if value.fract() < 0.05 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
 #[cfg(test)]
@@ -112,13 +108,9 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        for (count, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1 KiB"),
-            (1536, "1.5 KiB"),
-            (25_274_793_984, "23.5 GiB"),
-        ] {
+        for (count, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (25_274_793_984, "23.5 GiB")]
+        {
             assert_eq!(bytes(count), text);
         }
         assert_eq!(bytes(u64::MAX), "16384 PiB");
@@ -134,9 +126,6 @@ mod tests {
     #[test]
     fn this_machine_can_be_read() {
         let machine = Machine::here();
-        assert!(
-            machine.cores >= 1 && machine.memory_bytes > 0,
-            "{machine:?}"
-        );
+        assert!(machine.cores >= 1 && machine.memory_bytes > 0, "{machine:?}");
     }
 }

@@ -25,13 +25,7 @@ impl Progress {
     /// A bar for `total` steps.
     pub fn new(total: u64) -> Self {
         let visible = io::stderr().is_terminal();
-        Self {
-            total,
-            done: 0,
-            started: Instant::now(),
-            drawn: None,
-            visible,
-        }
+        Self { total, done: 0, started: Instant::now(), drawn: None, visible }
     }
 
     /// Says what is being worked on now.
@@ -46,9 +40,7 @@ impl Progress {
     }
 
     fn draw(&mut self, what: &str) {
-        let recent = self
-            .drawn
-            .is_some_and(|drawn| drawn.elapsed() < REDRAW_MS_MIN);
+        let recent = self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW_MS_MIN);
         if !self.visible || (recent && self.done < self.total) {
             return;
         }
@@ -63,10 +55,7 @@ impl Progress {
         let filled = filled.map_or(BAR_CELLS, |cells| cells as usize);
         let (full, empty) = ("█".repeat(filled), "░".repeat(BAR_CELLS - filled));
         let seconds = self.started.elapsed().as_secs();
-        format!(
-            "{full}{empty} {}/{} {seconds}s {what}",
-            self.done, self.total
-        )
+        format!("{full}{empty} {}/{} {seconds}s {what}", self.done, self.total)
     }
 }
 
@@ -85,22 +74,12 @@ mod tests {
 
     #[test]
     fn the_bar_fills_and_never_overflows() {
-        let mut bar = Progress {
-            total: 2,
-            done: 0,
-            started: Instant::now(),
-            drawn: None,
-            visible: false,
-        };
+        let mut bar = Progress { total: 2, done: 0, started: Instant::now(), drawn: None, visible: false };
         assert!(bar.line("a").starts_with('░'));
         for _ in 0..5 {
             bar.step("a");
         }
-        assert!(
-            bar.line("read-64").ends_with(" 2/2 0s read-64"),
-            "{}",
-            bar.line("read-64")
-        );
+        assert!(bar.line("read-64").ends_with(" 2/2 0s read-64"), "{}", bar.line("read-64"));
         assert!(!bar.line("a").contains('░'));
     }
 }

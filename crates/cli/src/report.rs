@@ -80,37 +80,21 @@ impl Spread {
     /// The spread of `samples`; zeros if there are none. Samples that are not finite numbers
     /// are left out: JSON has no word for them.
     pub fn of(samples: &[f64]) -> Self {
-        let mut samples: Vec<f64> = samples
-            .iter()
-            .copied()
-            .filter(|sample| sample.is_finite())
-            .collect();
+        let mut samples: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
         samples.sort_by(f64::total_cmp);
         let (Some(&low), Some(&high)) = (samples.first(), samples.last()) else {
-            return Self {
-                median: 0.0,
-                low: 0.0,
-                high: 0.0,
-            };
+            return Self { median: 0.0, low: 0.0, high: 0.0 };
         };
         let half = samples.len() / 2;
-        let median = if samples.len() % 2 == 1 {
-            samples[half]
-        } else {
-            samples[half - 1].midpoint(samples[half])
-        };
+        let median =
+            if samples.len() % 2 == 1 { samples[half] } else { samples[half - 1].midpoint(samples[half]) };
         Self { median, low, high }
     }
 }
 
 impl Row {
     /// A figure from its repeats.
-    pub fn new(
-        name: impl Into<String>,
-        unit: impl Into<String>,
-        better: Better,
-        samples: &[f64],
-    ) -> Self {
+    pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Better, samples: &[f64]) -> Self {
         let spread = Spread::of(samples);
         Self {
             name: name.into(),
@@ -143,13 +127,8 @@ impl Row {
         let theirs = Spread::of(samples);
         self.beside = Some(name.into());
         self.beside_value = Some(theirs.median);
-        self.ratio = Some(if theirs.median == 0.0 {
-            0.0
-        } else {
-            self.value / theirs.median
-        });
-        self.with("beside_low", theirs.low)
-            .with("beside_high", theirs.high)
+        self.ratio = Some(if theirs.median == 0.0 { 0.0 } else { self.value / theirs.median });
+        self.with("beside_low", theirs.low).with("beside_high", theirs.high)
     }
 
     /// Adds a field of this benchmark's own.
@@ -162,11 +141,7 @@ impl Row {
 impl Report {
     /// An empty report from this machine.
     pub fn new(bench: impl Into<String>) -> Self {
-        Self {
-            bench: bench.into(),
-            machine: Machine::here(),
-            rows: Vec::new(),
-        }
+        Self { bench: bench.into(), machine: Machine::here(), rows: Vec::new() }
     }
 
     /// Adds a figure.
@@ -183,12 +158,7 @@ impl Report {
     /// Writes the machine in a line and the rows as a table.
     pub fn write_table(&self, out: &mut impl Write) -> io::Result<()> {
         let load = self.machine.load_average[0];
-        writeln!(
-            out,
-            "{}: {}, load {load:.2}",
-            self.bench,
-            self.machine.summary()
-        )?;
+        writeln!(out, "{}: {}, load {load:.2}", self.bench, self.machine.summary())?;
         table::write(out, &self.rows)
     }
 }
@@ -223,20 +193,14 @@ mod tests {
                 "beside_low": 90.0, "beside_high": 100.0, "window": 16,
             })
         );
-        assert_eq!(
-            serde_json::from_value::<Row>(json).expect("reads back"),
-            row
-        );
+        assert_eq!(serde_json::from_value::<Row>(json).expect("reads back"), row);
     }
 
     #[test]
     fn a_row_alone_has_no_beside_and_nothing_divides_by_zero() {
         let json = serde_json::to_value(Row::nanoseconds("x", &[1.0])).expect("serializes");
         assert!(json.get("beside").is_none() && json.get("ratio").is_none());
-        assert_eq!(
-            Row::nanoseconds("x", &[1.0]).beside("y", &[]).ratio,
-            Some(0.0)
-        );
+        assert_eq!(Row::nanoseconds("x", &[1.0]).beside("y", &[]).ratio, Some(0.0));
     }
 
     #[test]

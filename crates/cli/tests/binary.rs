@@ -5,10 +5,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn barn(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_barn"))
-        .args(args)
-        .output()
-        .expect("starts")
+    Command::new(env!("CARGO_BIN_EXE_barn")).args(args).output().expect("starts")
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -22,12 +19,7 @@ fn doctor_ends_with_3_exactly_when_something_limits() {
     let checks = json["checks"].as_array().expect("has checks");
     let limited = checks.iter().any(|check| check["status"] == "limits");
     assert_eq!(output.status.code(), Some(if limited { 3 } else { 0 }));
-    assert!(
-        json["machine"]["memory_bytes"]
-            .as_u64()
-            .expect("has memory")
-            > 0
-    );
+    assert!(json["machine"]["memory_bytes"].as_u64().expect("has memory") > 0);
 }
 
 #[test]
@@ -43,12 +35,7 @@ fn piped_output_has_no_escapes() {
 fn no_command_says_what_to_do_next() {
     let output = barn(&[]);
     assert_eq!(output.status.code(), Some(0));
-    for next in [
-        "barn doctor",
-        "barn serve",
-        "barn bench fabric",
-        "barn --help",
-    ] {
+    for next in ["barn doctor", "barn serve", "barn bench fabric", "barn --help"] {
         assert!(text(&output.stdout).contains(next), "{next}");
     }
 }

@@ -29,26 +29,13 @@ pub(super) struct Gate {
 
 /// A gate of a library's unit tests.
 const fn unit(package: &'static str, filter: &'static str) -> Gate {
-    Gate {
-        package,
-        select: &["--lib"],
-        filter,
-        loom: false,
-    }
+    Gate { package, select: &["--lib"], filter, loom: false }
 }
 
 /// A gate of loom models.
-#[allow(
-    dead_code,
-    reason = "the first plants in the fabric's protocols will use it"
-)]
+#[allow(dead_code, reason = "the first plants in the fabric's protocols will use it")]
 const fn loom(filter: &'static str) -> Gate {
-    Gate {
-        package: "barn-fabric",
-        select: &["--lib"],
-        filter,
-        loom: true,
-    }
+    Gate { package: "barn-fabric", select: &["--lib"], filter, loom: true }
 }
 
 /// Every plant.
@@ -56,12 +43,7 @@ pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
     Plant {
         name: "tidy_overlooks_unsafe",
-        gate: Gate {
-            package: "xtask",
-            select: &["--bins"],
-            filter: "tidy",
-            loom: false,
-        },
+        gate: Gate { package: "xtask", select: &["--bins"], filter: "tidy", loom: false },
         fails: "unsafe_outside_its_modules_is_found",
     },
     // A doctor that takes any size of container for the whole machine would plan regions
@@ -75,19 +57,9 @@ pub(super) const PLANTS: &[Plant] = &[
 
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = if self.loom {
-            "RUSTFLAGS=\"--cfg loom\" "
-        } else {
-            ""
-        };
+        let flags = if self.loom { "RUSTFLAGS=\"--cfg loom\" " } else { "" };
         let release = if self.loom { " --release" } else { "" };
-        write!(
-            f,
-            "{flags}cargo test -p {}{release} {} {}",
-            self.package,
-            self.select.join(" "),
-            self.filter
-        )
+        write!(f, "{flags}cargo test -p {}{release} {} {}", self.package, self.select.join(" "), self.filter)
     }
 }
 
@@ -97,10 +69,7 @@ mod tests {
 
     #[test]
     fn a_gate_shows_the_command_to_type() {
-        assert_eq!(
-            unit("barn-cli", "doctor").to_string(),
-            "cargo test -p barn-cli --lib doctor"
-        );
+        assert_eq!(unit("barn-cli", "doctor").to_string(), "cargo test -p barn-cli --lib doctor");
         assert_eq!(
             loom("loom_ring").to_string(),
             "RUSTFLAGS=\"--cfg loom\" cargo test -p barn-fabric --release --lib loom_ring"

@@ -80,11 +80,7 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
             State::LineComment => line.comment.push(c),
             State::BlockComment(depth) => match (c, next) {
                 ('*', Some('/')) => {
-                    state = if depth == 1 {
-                        State::Code
-                    } else {
-                        State::BlockComment(depth - 1)
-                    };
+                    state = if depth == 1 { State::Code } else { State::BlockComment(depth - 1) };
                     at += 1;
                 }
                 ('/', Some('*')) => {
@@ -100,14 +96,7 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
                 _ => {}
             },
             State::Raw(hashes) => {
-                if c == '"'
-                    && chars[at + 1..]
-                        .iter()
-                        .take(hashes)
-                        .filter(|c| **c == '#')
-                        .count()
-                        == hashes
-                {
+                if c == '"' && chars[at + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes {
                     state = State::Code;
                     at += hashes;
                 }
@@ -177,10 +166,7 @@ mod tests {
 
     #[test]
     fn strings_and_comments_are_not_code() {
-        assert_eq!(
-            code(r#"let a = "unsafe // x"; // unsafe"#),
-            [r#"let a = ""; "#]
-        );
+        assert_eq!(code(r#"let a = "unsafe // x"; // unsafe"#), [r#"let a = ""; "#]);
         assert_eq!(
             code(r##"f(r#"a "quoted" unsafe"#, br"x", b'"', '\'', '"')"##),
             [r#"f("", b"", b' ', ' ', ' ')"#]
@@ -191,32 +177,20 @@ mod tests {
 
     #[test]
     fn strings_and_comments_run_over_lines() {
-        assert_eq!(
-            code("let a = \"one\n unsafe \\\n two\"; b"),
-            ["let a = \"\"", "", "; b"]
-        );
+        assert_eq!(code("let a = \"one\n unsafe \\\n two\"; b"), ["let a = \"\"", "", "; b"]);
         assert_eq!(code("/* a\nunsafe */ b"), ["", " b"]);
     }
 
     #[test]
     fn lifetimes_are_not_characters() {
-        assert_eq!(
-            code("fn f<'a>(x: &'a str) -> &'a str { x }"),
-            ["fn f<'a>(x: &'a str) -> &'a str { x }"]
-        );
-        assert_eq!(
-            code("for x in r { bar(\"x\") }"),
-            ["for x in r { bar(\"\") }"]
-        );
+        assert_eq!(code("fn f<'a>(x: &'a str) -> &'a str { x }"), ["fn f<'a>(x: &'a str) -> &'a str { x }"]);
+        assert_eq!(code("for x in r { bar(\"x\") }"), ["for x in r { bar(\"\") }"]);
     }
 
     #[test]
     fn what_only_tests_compile_is_marked() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n  fn b() { }\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}";
         let marks: Vec<bool> = lines(text).into_iter().map(|line| line.test).collect();
-        assert_eq!(
-            marks,
-            [false, true, true, true, true, false, true, true, false]
-        );
+        assert_eq!(marks, [false, true, true, true, true, false, true, true, false]);
     }
 }

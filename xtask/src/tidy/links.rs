@@ -15,17 +15,11 @@ pub(super) fn check(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Ve
         }
         for target in targets(&without_code(line)) {
             let file = target.split(['#', '?']).next().unwrap_or("");
-            let external =
-                target.contains("://") || target.starts_with("mailto:") || file.is_empty();
+            let external = target.contains("://") || target.starts_with("mailto:") || file.is_empty();
             let resolved = resolve(path, file);
             if !external && !resolved.as_deref().is_some_and(exists) {
                 let message = format!("the link to `{target}` leads nowhere");
-                findings.push(Finding {
-                    path: path.into(),
-                    line: index + 1,
-                    message,
-                    warning: false,
-                });
+                findings.push(Finding { path: path.into(), line: index + 1, message, warning: false });
             }
         }
     }

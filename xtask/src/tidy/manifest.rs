@@ -3,33 +3,15 @@
 use super::Finding;
 
 /// The design's list: each knows only those before it.
-const LAYERS: [&str; 10] = [
-    "layout",
-    "fabric",
-    "heap",
-    "cluster",
-    "transaction",
-    "index",
-    "barn",
-    "server",
-    "gateway",
-    "cli",
-];
+const LAYERS: [&str; 10] =
+    ["layout", "fabric", "heap", "cluster", "transaction", "index", "barn", "server", "gateway", "cli"];
 
 /// Checks the dependencies of `crates/NAME/Cargo.toml`.
 pub(super) fn layers(path: &str, text: &str) -> Vec<Finding> {
-    let Some(name) = path
-        .strip_prefix("crates/")
-        .and_then(|rest| rest.strip_suffix("/Cargo.toml"))
-    else {
+    let Some(name) = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml")) else {
         return Vec::new();
     };
-    let finding = |line: usize, message: String| Finding {
-        path: path.into(),
-        line,
-        message,
-        warning: false,
-    };
+    let finding = |line: usize, message: String| Finding { path: path.into(), line, message, warning: false };
     let Some(layer) = LAYERS.iter().position(|layer| *layer == name) else {
         return vec![finding(
             1,
@@ -54,14 +36,9 @@ pub(super) fn layers(path: &str, text: &str) -> Vec<Finding> {
         match LAYERS.iter().position(|layer| *layer == other) {
             Some(above) if above < layer => {}
             Some(above) if above == layer => {}
-            Some(_) => findings.push(finding(
-                index + 1,
-                format!("`{name}` must not know `{other}`, which is below it"),
-            )),
-            None => findings.push(finding(
-                index + 1,
-                format!("`{other}` is not in the list of layers"),
-            )),
+            Some(_) => findings
+                .push(finding(index + 1, format!("`{name}` must not know `{other}`, which is below it"))),
+            None => findings.push(finding(index + 1, format!("`{other}` is not in the list of layers"))),
         }
     }
     findings
@@ -70,9 +47,5 @@ pub(super) fn layers(path: &str, text: &str) -> Vec<Finding> {
 /// The layer that a dependency's key names, if it is one of ours.
 fn ours(key: &str) -> Option<&str> {
     let key = key.trim_matches('"');
-    if key == "barn" {
-        Some(key)
-    } else {
-        key.strip_prefix("barn-")
-    }
+    if key == "barn" { Some(key) } else { key.strip_prefix("barn-") }
 }

@@ -5,11 +5,8 @@ use super::lexer::{self, Line, is_word};
 
 /// The only places where `unsafe` may stand; ARCHITECTURE.md says why each needs it. A name
 /// that ends in `/` is a directory.
-pub(super) const UNSAFE_ALLOWED: [&str; 3] = [
-    "crates/fabric/src/region/words.rs",
-    "crates/fabric/src/region/mapping.rs",
-    "crates/fabric/src/verbs/",
-];
+pub(super) const UNSAFE_ALLOWED: [&str; 3] =
+    ["crates/fabric/src/region/words.rs", "crates/fabric/src/region/mapping.rs", "crates/fabric/src/verbs/"];
 /// The one crate that cannot forbid `unsafe` as a whole.
 const UNSAFE_CRATE: &str = "crates/fabric/";
 /// A file fits in a head; past this it is two files.
@@ -32,31 +29,18 @@ struct Findings<'a> {
 
 impl Findings<'_> {
     fn error(&mut self, line: usize, message: impl Into<String>) {
-        self.list.push(Finding {
-            path: self.path.into(),
-            line,
-            message: message.into(),
-            warning: false,
-        });
+        self.list.push(Finding { path: self.path.into(), line, message: message.into(), warning: false });
     }
 
     fn warning(&mut self, line: usize, message: impl Into<String>) {
-        self.list.push(Finding {
-            path: self.path.into(),
-            line,
-            message: message.into(),
-            warning: true,
-        });
+        self.list.push(Finding { path: self.path.into(), line, message: message.into(), warning: true });
     }
 }
 
 /// Every rule, for a Rust file.
 pub(super) fn rust(path: &str, text: &str) -> Vec<Finding> {
     let lines = lexer::lines(text);
-    let mut findings = Findings {
-        path,
-        list: Vec::new(),
-    };
+    let mut findings = Findings { path, list: Vec::new() };
     purpose(text, &["//!", "//", "/*!"], &mut findings);
     size(text, &mut findings);
     unsafe_code(&lines, &mut findings);
@@ -70,10 +54,7 @@ pub(super) fn rust(path: &str, text: &str) -> Vec<Finding> {
 
 /// The rules for a script: it says what it is for.
 pub(super) fn script(path: &str, text: &str) -> Vec<Finding> {
-    let mut findings = Findings {
-        path,
-        list: Vec::new(),
-    };
+    let mut findings = Findings { path, list: Vec::new() };
     purpose(text, &["#"], &mut findings);
     findings.list
 }
@@ -82,37 +63,23 @@ pub(super) fn script(path: &str, text: &str) -> Vec<Finding> {
 fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let dirs = ["tests", "benches"];
-    name == "tests.rs"
-        || name.ends_with("_tests.rs")
-        || path.split('/').any(|part| dirs.contains(&part))
+    name == "tests.rs" || name.ends_with("_tests.rs") || path.split('/').any(|part| dirs.contains(&part))
 }
 
 fn purpose(text: &str, marks: &[&str], findings: &mut Findings<'_>) {
-    let first = text
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !line.starts_with("#!/"));
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("#!/"));
     let said = first.and_then(|line| marks.iter().find_map(|mark| line.strip_prefix(mark)));
     if said.is_none_or(|said| said.split_whitespace().count() < PURPOSE_WORDS_MIN) {
-        findings.error(
-            1,
-            "the file must open with a comment that says what it is for",
-        );
+        findings.error(1, "the file must open with a comment that says what it is for");
     }
 }
 
 fn size(text: &str, findings: &mut Findings<'_>) {
     let count = text.lines().count();
     if count > LINES_MAX {
-        findings.error(
-            0,
-            format!("{count} lines; at most {LINES_MAX}: it is more than one file"),
-        );
+        findings.error(0, format!("{count} lines; at most {LINES_MAX}: it is more than one file"));
     } else if count > LINES_WARN {
-        findings.warning(
-            0,
-            format!("{count} lines; most files should stay under {LINES_WARN}"),
-        );
+        findings.warning(0, format!("{count} lines; most files should stay under {LINES_WARN}"));
     }
 }
 
@@ -131,10 +98,8 @@ fn unsafe_code(lines: &[Line], findings: &mut Findings<'_>) {
                 "`unsafe` outside the modules that are allowed it (UNSAFE_ALLOWED in xtask)",
             );
         } else if !justified(lines, index, &["SAFETY:", "# Safety"]) {
-            findings.error(
-                index + 1,
-                "`unsafe` without a `// SAFETY:` that names the fact that makes it sound",
-            );
+            findings
+                .error(index + 1, "`unsafe` without a `// SAFETY:` that names the fact that makes it sound");
         }
     }
 }
@@ -143,17 +108,12 @@ fn unsafe_code(lines: &[Line], findings: &mut Findings<'_>) {
 fn forbids_unsafe(lines: &[Line], findings: &mut Findings<'_>) {
     let path = findings.path;
     let is_root = (path.starts_with("crates/") || path.starts_with("xtask/"))
-        && ["src/lib.rs", "src/main.rs"]
-            .iter()
-            .any(|root| path.ends_with(root))
+        && ["src/lib.rs", "src/main.rs"].iter().any(|root| path.ends_with(root))
         && path.matches('/').count() <= 3;
     if !is_root || path.starts_with(UNSAFE_CRATE) {
         return;
     }
-    if !lines
-        .iter()
-        .any(|line| line.code.contains("#![forbid(unsafe_code)]"))
-    {
+    if !lines.iter().any(|line| line.code.contains("#![forbid(unsafe_code)]")) {
         findings.error(1, "the crate must say `#![forbid(unsafe_code)]`");
     }
 }
@@ -179,19 +139,16 @@ fn orderings(lines: &[Line], findings: &mut Findings<'_>) {
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.test) {
         let code = &line.code;
         if code.contains("Ordering::{") || code.contains("Ordering::*") || imports_ordering(code) {
-            findings.error(
-                index + 1,
-                "write `Ordering::Acquire` in full, so that it can be seen and checked",
-            );
+            findings
+                .error(index + 1, "write `Ordering::Acquire` in full, so that it can be seen and checked");
             continue;
         }
-        let ordering = ORDERINGS
-            .iter()
-            .any(|name| has_word(code, name) && code.contains(&format!("Ordering::{name}")));
-        let fence =
-            has_word(code, "fence") && code.contains("fence(") && !code.contains("fn fence");
+        let ordering =
+            ORDERINGS.iter().any(|name| has_word(code, name) && code.contains(&format!("Ordering::{name}")));
+        let fence = has_word(code, "fence") && code.contains("fence(") && !code.contains("fn fence");
         if (ordering || fence) && !justified(lines, index, &["SYNC:", "ORDER:"]) {
-            let message = "a memory ordering without `// SYNC:` (its partner) or `// ORDER:` (why it is enough)";
+            let message =
+                "a memory ordering without `// SYNC:` (its partner) or `// ORDER:` (why it is enough)";
             findings.error(index + 1, message);
         }
     }
@@ -199,14 +156,8 @@ fn orderings(lines: &[Line], findings: &mut Findings<'_>) {
 
 fn imports_ordering(code: &str) -> bool {
     let code = code.trim_start();
-    let import = code
-        .strip_prefix("pub ")
-        .unwrap_or(code)
-        .starts_with("use ");
-    import
-        && ORDERINGS
-            .iter()
-            .any(|name| code.contains(&format!("Ordering::{name}")))
+    let import = code.strip_prefix("pub ").unwrap_or(code).starts_with("use ");
+    import && ORDERINGS.iter().any(|name| code.contains(&format!("Ordering::{name}")))
 }
 
 /// Whether one of the marks stands on the line or within reach above it. A long comment may
@@ -214,10 +165,7 @@ fn imports_ordering(code: &str) -> bool {
 fn justified(lines: &[Line], index: usize, marks: &[&str]) -> bool {
     let marked = |line: &Line| marks.iter().any(|mark| line.comment.contains(mark));
     let nearest = index.saturating_sub(REACH_LINES);
-    let above = lines[..nearest]
-        .iter()
-        .rev()
-        .take_while(|line| is_comment(line));
+    let above = lines[..nearest].iter().rev().take_while(|line| is_comment(line));
     lines[nearest..=index].iter().any(marked)
         || (is_comment(&lines[nearest]) && above.into_iter().any(marked))
 }

@@ -8,9 +8,7 @@ use crate::machine::Source;
 
 /// The arguments of `barn doctor`; its help is on [`super::Command::Doctor`].
 #[derive(Debug, Default, clap::Args)]
-#[command(
-    after_help = "Exit codes:\n  0  nothing limits Barn\n  3  at least one finding `limits` it"
-)]
+#[command(after_help = "Exit codes:\n  0  nothing limits Barn\n  3  at least one finding `limits` it")]
 pub struct Args {
     /// Say for good findings, too, why they matter.
     #[arg(long)]
@@ -31,9 +29,5 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
 }
 
 fn exit(diagnosis: &Diagnosis) -> Exit {
-    if diagnosis.count(Status::Limits) > 0 {
-        Exit::Limited
-    } else {
-        Exit::Ok
-    }
+    if diagnosis.count(Status::Limits) > 0 { Exit::Limited } else { Exit::Ok }
 }

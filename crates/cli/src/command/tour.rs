@@ -9,15 +9,9 @@ use crate::doctor::{self, Status};
 use crate::machine::Source;
 
 const NEXT: [(&str, &str); 4] = [
-    (
-        "barn doctor",
-        "what this machine offers Barn, and how to lift each limit",
-    ),
+    ("barn doctor", "what this machine offers Barn, and how to lift each limit"),
     ("barn serve", "start a node"),
-    (
-        "barn bench fabric",
-        "measure reads and messages beside this machine's own limits",
-    ),
+    ("barn bench fabric", "measure reads and messages beside this machine's own limits"),
     ("barn --help", "everything else"),
 ];
 

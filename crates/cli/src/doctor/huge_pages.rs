@@ -4,8 +4,7 @@ use super::{Check, Status};
 use crate::machine::{HugePages, Machine};
 
 const GROUP: &str = "Huge pages";
-const WHY: &str =
-    "random 64-byte reads run 1.5 to 1.8 times faster when a region lies in huge pages";
+const WHY: &str = "random 64-byte reads run 1.5 to 1.8 times faster when a region lies in huge pages";
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
 
 pub(super) fn checks(machine: &Machine) -> Vec<Check> {
@@ -25,10 +24,7 @@ fn pages_to_reserve(memory_bytes: u64) -> u64 {
 }
 
 fn reserved_2mib(pages: &HugePages, memory_bytes: u64) -> Check {
-    let found = format!(
-        "{} free of {} reserved",
-        pages.free_2mib, pages.reserved_2mib
-    );
+    let found = format!("{} free of {} reserved", pages.free_2mib, pages.reserved_2mib);
     // With transparent ones for shared memory, nothing is lost without a reserve.
     let status = match (pages.free_2mib, pages.shared_by_madvise()) {
         (1.., _) => Status::Good,
@@ -42,10 +38,7 @@ fn reserved_2mib(pages: &HugePages, memory_bytes: u64) -> Check {
 }
 
 fn reserved_1gib(pages: &HugePages) -> Check {
-    let found = format!(
-        "{} free of {} reserved",
-        pages.free_1gib, pages.reserved_1gib
-    );
+    let found = format!("{} free of {} reserved", pages.free_1gib, pages.reserved_1gib);
     let why = "one TLB entry for each GiB helps regions past a few GiB; 2 MiB pages give most of the gain";
     Check::new(GROUP, "1 GiB pages", Status::Good, found, why)
 }
@@ -56,19 +49,11 @@ fn shared(pages: &HugePages, memory_bytes: u64) -> Check {
     let why = "regions are shared memory: `never` means no transparent huge pages for them, and random 64-byte reads \
                run 1.5 to 1.8 times faster with huge pages";
     match pages.transparent_shared.as_deref() {
-        None => Check::new(GROUP, name, Status::Note, "not in this kernel", why).fix(format!(
-            "sudo sysctl -w vm.nr_hugepages={}",
-            pages_to_reserve(memory_bytes)
-        )),
-        Some(value) if pages.shared_by_madvise() => {
-            Check::new(GROUP, name, Status::Good, value, why)
-        }
+        None => Check::new(GROUP, name, Status::Note, "not in this kernel", why)
+            .fix(format!("sudo sysctl -w vm.nr_hugepages={}", pages_to_reserve(memory_bytes))),
+        Some(value) if pages.shared_by_madvise() => Check::new(GROUP, name, Status::Good, value, why),
         Some(value) => {
-            let status = if pages.free_2mib > 0 {
-                Status::Note
-            } else {
-                Status::Limits
-            };
+            let status = if pages.free_2mib > 0 { Status::Note } else { Status::Limits };
             Check::new(GROUP, name, status, value, why).fix(fix)
         }
     }

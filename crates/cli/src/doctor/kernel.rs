@@ -11,13 +11,7 @@ const VERSION_MIN: (u32, u32) = (5, 1);
 const FILES_MIN: u64 = 4096;
 
 pub(super) fn checks(source: &Source) -> Vec<Check> {
-    vec![
-        version(source),
-        open_files(source),
-        event_poll(source),
-        io_uring(source),
-        perf(source),
-    ]
+    vec![version(source), open_files(source), event_poll(source), io_uring(source), perf(source)]
 }
 
 fn version(source: &Source) -> Check {
@@ -39,14 +33,9 @@ fn open_files(source: &Source) -> Check {
     let (status, found) = match kernel::limit(source, "Max open files") {
         None => (Status::Note, "unknown".into()),
         Some((Limit::Unlimited, _)) => (Status::Good, "unlimited".into()),
-        Some((Limit::AtMost(soft), _)) => (
-            if soft < FILES_MIN {
-                Status::Limits
-            } else {
-                Status::Good
-            },
-            soft.to_string(),
-        ),
+        Some((Limit::AtMost(soft), _)) => {
+            (if soft < FILES_MIN { Status::Limits } else { Status::Good }, soft.to_string())
+        }
     };
     Check::new(GROUP, "open files", status, found, why).fix(fix)
 }
@@ -56,8 +45,9 @@ fn event_poll(source: &Source) -> Check {
     match &source.kernel.event_poll {
         None => Check::new(GROUP, "eventfd, epoll", Status::Note, "not tried", why),
         Some(Ok(())) => Check::new(GROUP, "eventfd, epoll", Status::Good, "work", why),
-        Some(Err(error)) => Check::new(GROUP, "eventfd, epoll", Status::Limits, error.clone(), why)
-            .fix("docker run --security-opt seccomp=unconfined …   # allow eventfd2, epoll_create1, epoll_wait"),
+        Some(Err(error)) => Check::new(GROUP, "eventfd, epoll", Status::Limits, error.clone(), why).fix(
+            "docker run --security-opt seccomp=unconfined …   # allow eventfd2, epoll_create1, epoll_wait",
+        ),
     }
 }
 
@@ -68,9 +58,7 @@ fn io_uring(source: &Source) -> Check {
         Some("0") => check(Status::Good, "enabled"),
         Some("1") => check(Status::Note, "for privileged processes only")
             .fix("sudo sysctl -w kernel.io_uring_disabled=0"),
-        Some("2") => {
-            check(Status::Note, "disabled").fix("sudo sysctl -w kernel.io_uring_disabled=0")
-        }
+        Some("2") => check(Status::Note, "disabled").fix("sudo sysctl -w kernel.io_uring_disabled=0"),
         // The switch came with 6.6, io_uring itself with 5.1.
         _ if kernel::version(source).is_some_and(|version| version >= (5, 1)) => {
             check(Status::Good, "in this kernel, without a switch")
@@ -84,11 +72,7 @@ fn perf(source: &Source) -> Check {
     match source.parse::<i32>("/proc/sys/kernel/perf_event_paranoid") {
         None => Check::new(GROUP, "perf_event_paranoid", Status::Note, "unknown", why),
         Some(level) => {
-            let status = if level <= 2 {
-                Status::Good
-            } else {
-                Status::Note
-            };
+            let status = if level <= 2 { Status::Good } else { Status::Note };
             Check::new(GROUP, "perf_event_paranoid", status, level.to_string(), why)
                 .fix("sudo sysctl -w kernel.perf_event_paranoid=2")
         }

@@ -25,19 +25,10 @@ pub(super) fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
 fn total(memory: &Memory) -> Check {
     let why = "regions are memory: what is available now bounds what a node can hold";
     if memory.total_bytes == 0 {
-        return Check::new(GROUP, "memory", Status::Note, "unknown", why)
-            .fix("mount -t proc proc /proc");
+        return Check::new(GROUP, "memory", Status::Note, "unknown", why).fix("mount -t proc proc /proc");
     }
-    let found = format!(
-        "{} available of {}",
-        bytes(memory.available_bytes),
-        bytes(memory.total_bytes)
-    );
-    let status = if memory.available_bytes < COMFORTABLE_BYTES {
-        Status::Note
-    } else {
-        Status::Good
-    };
+    let found = format!("{} available of {}", bytes(memory.available_bytes), bytes(memory.total_bytes));
+    let status = if memory.available_bytes < COMFORTABLE_BYTES { Status::Note } else { Status::Good };
     Check::new(GROUP, "memory", status, found, why)
         .fix("ps -eo rss,pid,comm --sort=-rss | head   # see who holds it")
 }
@@ -46,11 +37,7 @@ fn limit(memory: &Memory) -> Check {
     let why = "past its cgroup's limit the kernel kills the node, whatever the machine has free";
     match memory.limit_bytes {
         Some(limit) if limit < memory.total_bytes || memory.total_bytes == 0 => {
-            let status = if limit < COMFORTABLE_BYTES {
-                Status::Limits
-            } else {
-                Status::Note
-            };
+            let status = if limit < COMFORTABLE_BYTES { Status::Limits } else { Status::Note };
             Check::new(GROUP, "cgroup memory limit", status, bytes(limit), why).fix(
                 "docker update --memory 8g --memory-swap 8g CONTAINER   # or: sudo systemctl set-property UNIT MemoryMax=8G",
             )
@@ -60,7 +47,8 @@ fn limit(memory: &Memory) -> Check {
 }
 
 fn locked(source: &Source) -> Check {
-    let why = "RDMA pins every registered region, and pinning counts against this limit (shm and tcp do not pin)";
+    let why =
+        "RDMA pins every registered region, and pinning counts against this limit (shm and tcp do not pin)";
     let fix = "ulimit -l unlimited   # for good: printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo \
                tee /etc/security/limits.d/90-barn.conf ; systemd: LimitMEMLOCK=infinity ; docker run --ulimit memlock=-1";
     let Some((soft, _)) = kernel::limit(source, "Max locked memory") else {
@@ -84,8 +72,7 @@ fn swap(memory: &Memory) -> Check {
 }
 
 fn numa(source: &Source) -> Check {
-    let why =
-        "a load from the other socket's memory takes longer: keep a node's threads by its regions";
+    let why = "a load from the other socket's memory takes longer: keep a node's threads by its regions";
     match numa_nodes(source) {
         1 => Check::new(GROUP, "numa nodes", Status::Good, "1", why),
         nodes => Check::new(GROUP, "numa nodes", Status::Note, nodes.to_string(), why)
@@ -96,14 +83,8 @@ fn numa(source: &Source) -> Check {
 fn dev_shm(source: &Source, machine: &Machine) -> Check {
     let why = "regions are memfds and do not count against it, but tools and other stores that you compare with live here";
     let Some(space) = source.kernel.dev_shm else {
-        return Check::new(
-            GROUP,
-            "/dev/shm",
-            Status::Note,
-            "not mounted, or unknown",
-            why,
-        )
-        .fix("sudo mount -t tmpfs -o size=50% tmpfs /dev/shm");
+        return Check::new(GROUP, "/dev/shm", Status::Note, "not mounted, or unknown", why)
+            .fix("sudo mount -t tmpfs -o size=50% tmpfs /dev/shm");
     };
     let found = format!("{} free of {}", bytes(space.free), bytes(space.total));
     // Docker's default of 64 MiB is the usual surprise.

@@ -20,12 +20,7 @@ fn mark(status: Status) -> (Style, &'static str) {
 pub fn print(out: &mut impl Write, diagnosis: &Diagnosis, why_good: bool) -> io::Result<()> {
     let bold = Style::new().bold();
     writeln!(out, "{}", diagnosis.machine.summary())?;
-    let width = diagnosis
-        .checks
-        .iter()
-        .map(|check| check.name.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = diagnosis.checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
     let mut group = "";
     for check in &diagnosis.checks {
         if check.group != group {
@@ -36,10 +31,7 @@ pub fn print(out: &mut impl Write, diagnosis: &Diagnosis, why_good: bool) -> io:
     }
     let [good, note, limits] =
         [Status::Good, Status::Note, Status::Limits].map(|status| diagnosis.count(status));
-    writeln!(
-        out,
-        "\n{bold}{good} good, {note} notes, {limits} limits{bold:#}"
-    )
+    writeln!(out, "\n{bold}{good} good, {note} notes, {limits} limits{bold:#}")
 }
 
 fn line(out: &mut impl Write, check: &Check, width: usize, why_good: bool) -> io::Result<()> {

@@ -58,9 +58,7 @@ fn virtualised(machine: &Machine) -> Check {
     match (machine.virtualised, &machine.hypervisor) {
         (false, _) => Check::new(GROUP, "virtualised", Status::Good, "no", why),
         (true, name) => {
-            let found = name
-                .as_ref()
-                .map_or("yes".into(), |name| format!("yes ({name})"));
+            let found = name.as_ref().map_or("yes".into(), |name| format!("yes ({name})"));
             Check::new(GROUP, "virtualised", Status::Note, found, why)
         }
     }
@@ -79,11 +77,7 @@ fn features(source: &Source) -> Vec<Check> {
         }
     };
     let status = |yes: bool| {
-        if yes || flags.is_empty() {
-            Status::Good
-        } else {
-            Status::Note
-        }
+        if yes || flags.is_empty() { Status::Good } else { Status::Note }
     };
     // pclmulqdq on x86, pmull on ARM.
     let multiply = has("pclmulqdq") || has("pmull");
@@ -117,37 +111,24 @@ fn governor(source: &Source) -> Check {
     let why = "a core that starts slow adds its ramp to the latency of whatever wakes it";
     let governor = source.text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     match governor.as_deref() {
-        None => Check::new(
-            GROUP,
-            "frequency governor",
-            Status::Good,
-            "none (fixed, or the hypervisor's)",
-            why,
-        ),
-        Some("performance") => Check::new(
-            GROUP,
-            "frequency governor",
-            Status::Good,
-            "performance",
-            why,
-        ),
-        Some(other) => Check::new(GROUP, "frequency governor", Status::Note, other, why).fix(
-            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-        ),
+        None => {
+            Check::new(GROUP, "frequency governor", Status::Good, "none (fixed, or the hypervisor's)", why)
+        }
+        Some("performance") => Check::new(GROUP, "frequency governor", Status::Good, "performance", why),
+        Some(other) => Check::new(GROUP, "frequency governor", Status::Note, other, why)
+            .fix("echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"),
     }
 }
 
 fn clock(source: &Source) -> Check {
-    let why =
-        "deadlines and leases read the clock; tsc and kvm-clock are read without a system call";
+    let why = "deadlines and leases read the clock; tsc and kvm-clock are read without a system call";
     let file = "/sys/devices/system/clocksource/clocksource0/";
     match kernel::clocksource(source).as_deref() {
         None => Check::new(GROUP, "clocksource", Status::Note, "unknown", why),
         Some(name @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page")) => {
             Check::new(GROUP, "clocksource", Status::Good, name, why)
         }
-        Some(other) => Check::new(GROUP, "clocksource", Status::Limits, other, why).fix(format!(
-            "cat {file}available_clocksource && echo tsc | sudo tee {file}current_clocksource"
-        )),
+        Some(other) => Check::new(GROUP, "clocksource", Status::Limits, other, why)
+            .fix(format!("cat {file}available_clocksource && echo tsc | sudo tee {file}current_clocksource")),
     }
 }

@@ -27,43 +27,23 @@ fn port(port: &Port) -> Check {
         .iter()
         .map(|gid| {
             let kind = gid.kind.as_deref().unwrap_or("type unknown");
-            let netdev = gid
-                .netdev
-                .as_deref()
-                .map(|netdev| format!(" on {netdev}"))
-                .unwrap_or_default();
+            let netdev = gid.netdev.as_deref().map(|netdev| format!(" on {netdev}")).unwrap_or_default();
             format!("gid {}: {} ({kind}{netdev})", gid.index, gid.gid)
         })
         .collect::<Vec<_>>();
-    let gids = if gids.is_empty() {
-        "no gids".into()
-    } else {
-        gids.join("; ")
-    };
-    let found = format!(
-        "{} port {}: {}, {}, {mtu}; {gids}",
-        port.device, port.port, port.state, port.link_layer
-    );
-    let netdev = port
-        .gids
-        .iter()
-        .find_map(|gid| gid.netdev.as_deref())
-        .unwrap_or("NETDEV");
+    let gids = if gids.is_empty() { "no gids".into() } else { gids.join("; ") };
+    let found =
+        format!("{} port {}: {}, {}, {mtu}; {gids}", port.device, port.port, port.state, port.link_layer);
+    let netdev = port.gids.iter().find_map(|gid| gid.netdev.as_deref()).unwrap_or("NETDEV");
     let why = "one-sided reads between hosts go through it; RoCE v2 needs an address on its network device, and a \
                small link MTU cuts 4 KiB reads into pieces";
     let (status, fix) = if !port.is_active() {
         (
             Status::Limits,
-            format!(
-                "sudo ip link set {netdev} up   # then: rdma link show {}/{}",
-                port.device, port.port
-            ),
+            format!("sudo ip link set {netdev} up   # then: rdma link show {}/{}", port.device, port.port),
         )
     } else if port.gids.is_empty() {
-        (
-            Status::Limits,
-            format!("sudo ip address add 10.9.0.1/24 dev {netdev}"),
-        )
+        (Status::Limits, format!("sudo ip address add 10.9.0.1/24 dev {netdev}"))
     } else if port.link_mtu_bytes.is_some_and(|mtu| mtu < LINK_MTU_MIN) {
         (Status::Note, format!("sudo ip link set {netdev} mtu 9000"))
     } else {
@@ -73,18 +53,13 @@ fn port(port: &Port) -> Check {
 }
 
 fn verbs(source: &Source, ports: &[Port]) -> Check {
-    let why = "the verbs transport reads remote memory without the remote CPU; without it, hosts talk over tcp";
+    let why =
+        "the verbs transport reads remote memory without the remote CPU; without it, hosts talk over tcp";
     let library = rdma::library(source);
     let because = match (ports.is_empty(), library.is_none()) {
         (false, false) => {
             let path = library.unwrap_or_default();
-            return Check::new(
-                GROUP,
-                "verbs",
-                Status::Good,
-                format!("available ({path})"),
-                why,
-            );
+            return Check::new(GROUP, "verbs", Status::Good, format!("available ({path})"), why);
         }
         (true, true) => format!("it has no RDMA device and no {LIBRARY}"),
         (true, false) => "it has no RDMA device".into(),
@@ -97,17 +72,8 @@ fn verbs(source: &Source, ports: &[Port]) -> Check {
             "sudo apt-get install rdma-core ibverbs-providers && sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev eth0   # software RoCE, to try it",
         )
     } else {
-        (
-            Status::Limits,
-            "sudo apt-get install libibverbs1 ibverbs-providers",
-        )
+        (Status::Limits, "sudo apt-get install libibverbs1 ibverbs-providers")
     };
-    Check::new(
-        GROUP,
-        "verbs",
-        status,
-        format!("not available on this machine, because {because}"),
-        why,
-    )
-    .fix(fix)
+    Check::new(GROUP, "verbs", status, format!("not available on this machine, because {because}"), why)
+        .fix(fix)
 }

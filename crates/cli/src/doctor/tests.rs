@@ -19,8 +19,7 @@ impl Fixture {
         let root = std::env::temp_dir().join(format!("barn-doctor-{}-{id}", std::process::id()));
         for (path, text) in files {
             let path = root.join(path);
-            fs::create_dir_all(path.parent().expect("has a parent"))
-                .expect("makes the fixture's directory");
+            fs::create_dir_all(path.parent().expect("has a parent")).expect("makes the fixture's directory");
             fs::write(path, text).expect("writes the fixture");
         }
         Self { root }
@@ -42,11 +41,7 @@ impl Drop for Fixture {
 }
 
 fn check<'a>(diagnosis: &'a Diagnosis, name: &str) -> &'a Check {
-    diagnosis
-        .checks
-        .iter()
-        .find(|check| check.name == name)
-        .expect(name)
+    diagnosis.checks.iter().find(|check| check.name == name).expect(name)
 }
 
 const LIMITS: &str = "\
@@ -72,14 +67,8 @@ fn rdma_machine_shows_ports_gids_and_mtu() {
     ]
     .map(|(path, text)| (format!("{port}/{path}"), text))
     .into();
-    let mut files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(path, text)| (path.as_str(), *text))
-        .collect();
-    files.extend([
-        ("sys/class/net/eth1/mtu", "1500\n"),
-        ("proc/self/limits", LIMITS),
-    ]);
+    let mut files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    files.extend([("sys/class/net/eth1/mtu", "1500\n"), ("proc/self/limits", LIMITS)]);
     let machine = Fixture::new(&files);
 
     let diagnosis = machine.examine();
@@ -92,20 +81,9 @@ fn rdma_machine_shows_ports_gids_and_mtu() {
     );
     assert_eq!(port.fix.as_deref(), Some("sudo ip link set eth1 mtu 9000"));
     let verbs = check(&diagnosis, "verbs");
-    assert_eq!(
-        verbs.status,
-        Status::Limits,
-        "devices without the library are a limit"
-    );
-    assert_eq!(
-        verbs.found,
-        "not available on this machine, because libibverbs.so.1 is not installed"
-    );
-    assert_eq!(
-        check(&diagnosis, "locked memory").status,
-        Status::Limits,
-        "RDMA pins memory"
-    );
+    assert_eq!(verbs.status, Status::Limits, "devices without the library are a limit");
+    assert_eq!(verbs.found, "not available on this machine, because libibverbs.so.1 is not installed");
+    assert_eq!(check(&diagnosis, "locked memory").status, Status::Limits, "RDMA pins memory");
 }
 
 #[test]
@@ -116,24 +94,14 @@ fn rdma_machine_with_its_library_in_a_configured_directory_has_verbs() {
         ("opt/rdma/lib/libibverbs.so.1", "ELF"),
     ]);
     let diagnosis = machine.examine();
-    assert_eq!(
-        check(&diagnosis, "verbs").found,
-        "available (/opt/rdma/lib/libibverbs.so.1)"
-    );
-    assert_eq!(
-        check(&diagnosis, "port").status,
-        Status::Limits,
-        "the port is down"
-    );
+    assert_eq!(check(&diagnosis, "verbs").found, "available (/opt/rdma/lib/libibverbs.so.1)");
+    assert_eq!(check(&diagnosis, "port").status, Status::Limits, "the port is down");
 }
 
 #[test]
 fn container_is_as_large_as_its_smallest_ancestor_allows() {
     let machine = Fixture::new(&[
-        (
-            "proc/meminfo",
-            "MemTotal: 67108864 kB\nMemAvailable: 60000000 kB\nSwapTotal: 0 kB\n",
-        ),
+        ("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 60000000 kB\nSwapTotal: 0 kB\n"),
         ("proc/self/cgroup", "0::/kube/pod7/barn\n"),
         ("sys/fs/cgroup/kube/pod7/barn/memory.max", "max\n"),
         ("sys/fs/cgroup/kube/pod7/memory.max", "2147483648\n"),
@@ -145,61 +113,33 @@ fn container_is_as_large_as_its_smallest_ancestor_allows() {
     ]);
     let diagnosis = machine.examine();
     assert_eq!(diagnosis.machine.memory_bytes, 2 << 30);
-    assert_eq!(
-        (diagnosis.machine.cores, diagnosis.machine.cores_online),
-        (1, 16)
-    );
+    assert_eq!((diagnosis.machine.cores, diagnosis.machine.cores_online), (1, 16));
     let limit = check(&diagnosis, "cgroup memory limit");
-    assert_eq!(
-        (limit.status, limit.found.as_str()),
-        (Status::Limits, "2 GiB")
-    );
+    assert_eq!((limit.status, limit.found.as_str()), (Status::Limits, "2 GiB"));
     let cores = check(&diagnosis, "cores");
-    assert_eq!(
-        cores.found,
-        "1 usable of 16 online (cgroup quota: 0.5) (affinity: 5)"
-    );
+    assert_eq!(cores.found, "1 usable of 16 online (cgroup quota: 0.5) (affinity: 5)");
     assert_eq!(cores.status, Status::Limits);
     assert_eq!(check(&diagnosis, "open files").status, Status::Limits);
-    assert_eq!(
-        check(&diagnosis, "locked memory").status,
-        Status::Note,
-        "nothing pins without RDMA"
-    );
+    assert_eq!(check(&diagnosis, "locked memory").status, Status::Note, "nothing pins without RDMA");
 }
 
 #[test]
 fn cgroup_v1_limits_count_and_its_unlimited_does_not() {
     let files = [
         ("proc/meminfo", "MemTotal: 67108864 kB\n"),
-        (
-            "proc/self/cgroup",
-            "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n",
-        ),
+        ("proc/self/cgroup", "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n"),
         // The container sees its own group as the root of the mount.
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "8589934592\n"),
-        (
-            "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us",
-            "300000\n",
-        ),
-        (
-            "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us",
-            "100000\n",
-        ),
+        ("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "300000\n"),
+        ("sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000\n"),
         ("sys/devices/system/cpu/online", "0-7\n"),
     ];
     let diagnosis = Fixture::new(&files).examine();
-    assert_eq!(
-        (diagnosis.machine.memory_bytes, diagnosis.machine.cores),
-        (8 << 30, 3)
-    );
+    assert_eq!((diagnosis.machine.memory_bytes, diagnosis.machine.cores), (8 << 30, 3));
 
     let unlimited = Fixture::new(&[
         ("proc/meminfo", "MemTotal: 1048576 kB\n"),
-        (
-            "sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "9223372036854771712\n",
-        ),
+        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
         ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
         ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
     ])
@@ -211,22 +151,10 @@ fn cgroup_v1_limits_count_and_its_unlimited_does_not() {
 fn numa_bare_metal_with_slow_settings_gets_a_fix_for_each() {
     let machine = Fixture::new(&[
         ("sys/devices/system/node/has_memory", "0-1\n"),
-        (
-            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-            "powersave\n",
-        ),
-        (
-            "sys/devices/system/clocksource/clocksource0/current_clocksource",
-            "hpet\n",
-        ),
-        (
-            "proc/cpuinfo",
-            "processor : 0\nmodel name : Old   CPU\nflags : fpu sse2\n",
-        ),
-        (
-            "proc/meminfo",
-            "MemTotal: 67108864 kB\nMemAvailable: 60000000 kB\nSwapTotal: 1048576 kB\n",
-        ),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
+        ("proc/cpuinfo", "processor : 0\nmodel name : Old   CPU\nflags : fpu sse2\n"),
+        ("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 60000000 kB\nSwapTotal: 1048576 kB\n"),
         ("proc/sys/kernel/osrelease", "4.19.0-generic\n"),
         ("proc/sys/kernel/io_uring_disabled", "2\n"),
         ("proc/sys/kernel/perf_event_paranoid", "4\n"),
@@ -246,10 +174,7 @@ fn numa_bare_metal_with_slow_settings_gets_a_fix_for_each() {
         "perf_event_paranoid",
     ] {
         let check = check(&diagnosis, name);
-        assert!(
-            check.status != Status::Good && check.fix.is_some(),
-            "{check:?}"
-        );
+        assert!(check.status != Status::Good && check.fix.is_some(), "{check:?}");
     }
 }
 
@@ -259,25 +184,16 @@ fn huge_pages_limit_only_where_shared_memory_gets_none_of_either_kind() {
     let reserved = "sys/kernel/mm/hugepages/hugepages-2048kB";
     let never = (shmem, "always within_size advise [never] deny force\n");
     let advise = (shmem, "always within_size [advise] never deny force\n");
-    let (total, free) = (
-        format!("{reserved}/nr_hugepages"),
-        format!("{reserved}/free_hugepages"),
-    );
+    let (total, free) = (format!("{reserved}/nr_hugepages"), format!("{reserved}/free_hugepages"));
     let pool = [(total.as_str(), "128\n"), (free.as_str(), "100\n")];
 
     let statuses = |files: &[(&str, &str)]| {
         let diagnosis = Fixture::new(files).examine();
-        (
-            check(&diagnosis, "2 MiB pages").status,
-            check(&diagnosis, "transparent, shared").status,
-        )
+        (check(&diagnosis, "2 MiB pages").status, check(&diagnosis, "transparent, shared").status)
     };
     assert_eq!(statuses(&[never]), (Status::Limits, Status::Limits));
     assert_eq!(statuses(&[advise]), (Status::Note, Status::Good));
-    assert_eq!(
-        statuses(&[never, pool[0], pool[1]]),
-        (Status::Good, Status::Note)
-    );
+    assert_eq!(statuses(&[never, pool[0], pool[1]]), (Status::Good, Status::Note));
 
     let diagnosis = Fixture::new(&[never]).examine();
     assert_eq!(
@@ -293,10 +209,7 @@ fn kernel_that_refuses_seals_or_has_a_tiny_dev_shm_is_told_so() {
     source.kernel = Kernel {
         sealed_memfd: Some(Err("F_SEAL_FUTURE_WRITE: Invalid argument".into())),
         event_poll: Some(Err("Function not implemented".into())),
-        dev_shm: Some(SpaceBytes {
-            total: 64 << 20,
-            free: 64 << 20,
-        }),
+        dev_shm: Some(SpaceBytes { total: 64 << 20, free: 64 << 20 }),
         library_path: vec![],
     };
     let diagnosis = examine(&source);
@@ -357,10 +270,7 @@ fn garbled_or_missing_files_never_panic() {
     ] {
         let files: Vec<_> = paths.iter().map(|path| (*path, garbage)).collect();
         let diagnosis = Fixture::new(&files).examine();
-        assert!(
-            diagnosis.checks.iter().all(|check| !check.why.is_empty()),
-            "{garbage:?}"
-        );
+        assert!(diagnosis.checks.iter().all(|check| !check.why.is_empty()), "{garbage:?}");
         print(&mut Vec::new(), &diagnosis, true).expect("prints");
     }
     Fixture::new(&[]).examine();
@@ -370,15 +280,7 @@ fn garbled_or_missing_files_never_panic() {
 fn json_has_the_promised_form() {
     let diagnosis = Fixture::new(&[]).examine();
     let json = serde_json::to_value(&diagnosis).expect("serializes");
-    for key in [
-        "cpu",
-        "cores",
-        "memory_bytes",
-        "kernel",
-        "huge_pages",
-        "virtualised",
-        "load_average",
-    ] {
+    for key in ["cpu", "cores", "memory_bytes", "kernel", "huge_pages", "virtualised", "load_average"] {
         assert!(json["machine"].get(key).is_some(), "{key}");
     }
     let first = &json["checks"][0];
@@ -386,8 +288,5 @@ fn json_has_the_promised_form() {
         assert!(first[key].is_string(), "{key}");
     }
     assert_eq!(first["status"], "good");
-    assert!(
-        first.get("fix").is_none(),
-        "a good finding has nothing to fix"
-    );
+    assert!(first.get("fix").is_none(), "a good finding has nothing to fix");
 }

@@ -15,16 +15,10 @@ pub fn memory_limit_bytes(source: &Source) -> Option<u64> {
     if cfg!(barn_plant = "doctor_ignores_cgroups") {
         return None;
     }
-    let v2 = smallest(source, "", &["", "unified"], |dir| {
-        source.parse(&format!("{dir}/memory.max"))
-    });
-    let v1 = smallest(source, "memory", &["memory"], |dir| {
-        source.parse(&format!("{dir}/memory.limit_in_bytes"))
-    });
-    v2.into_iter()
-        .chain(v1)
-        .filter(|limit| *limit < UNLIMITED)
-        .min()
+    let v2 = smallest(source, "", &["", "unified"], |dir| source.parse(&format!("{dir}/memory.max")));
+    let v1 =
+        smallest(source, "memory", &["memory"], |dir| source.parse(&format!("{dir}/memory.limit_in_bytes")));
+    v2.into_iter().chain(v1).filter(|limit| *limit < UNLIMITED).min()
 }
 
 /// The smallest CPU quota that applies, in cores.
@@ -57,17 +51,10 @@ fn smallest<T: PartialOrd>(
     let path = path_of(source, controller).unwrap_or_default();
     let mut least: Option<T> = None;
     for mount in mounts {
-        let mut parts: Vec<&str> = path
-            .split('/')
-            .filter(|part| !part.is_empty() && *part != "..")
-            .collect();
+        let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != "..").collect();
         loop {
             let dir = [&[MOUNT, mount][..], &parts[..]].concat();
-            let dir = dir
-                .into_iter()
-                .filter(|part| !part.is_empty())
-                .collect::<Vec<_>>()
-                .join("/");
+            let dir = dir.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
             if let Some(found) = limit(&dir) {
                 least = Some(match least {
                     Some(least) if least <= found => least,
@@ -87,9 +74,6 @@ fn path_of(source: &Source, controller: &str) -> Option<String> {
     source.text("/proc/self/cgroup")?.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        controllers
-            .split(',')
-            .any(|name| name == controller)
-            .then(|| path.to_owned())
+        controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
     })
 }

@@ -38,9 +38,8 @@ pub fn hypervisor(source: &Source) -> Option<String> {
         .filter_map(|file| source.text(&format!("/sys/class/dmi/id/{file}")))
         .collect::<Vec<_>>()
         .join(" ");
-    let clocks = source
-        .text("/sys/devices/system/clocksource/clocksource0/available_clocksource")
-        .unwrap_or_default();
+    let clocks =
+        source.text("/sys/devices/system/clocksource/clocksource0/available_clocksource").unwrap_or_default();
     [
         ("KVM", "kvm"),
         ("QEMU", "qemu"),
@@ -54,9 +53,7 @@ pub fn hypervisor(source: &Source) -> Option<String> {
     ]
     .iter()
     // EC2's `.metal` types carry Amazon's name and have no hypervisor below them.
-    .find(|(mark, _)| {
-        (firmware.contains(mark) && !firmware.contains(".metal")) || clocks.contains(mark)
-    })
+    .find(|(mark, _)| (firmware.contains(mark) && !firmware.contains(".metal")) || clocks.contains(mark))
     .map(|(_, name)| (*name).to_owned())
 }
 
@@ -79,22 +76,13 @@ impl Cores {
             .and_then(|list| count_list(&list))
             .or_else(|| {
                 let info = source.text(CPUINFO)?;
-                Some(
-                    info.lines()
-                        .filter(|line| line.starts_with("processor"))
-                        .count(),
-                )
+                Some(info.lines().filter(|line| line.starts_with("processor")).count())
             })
             .unwrap_or(1)
             .max(1);
-        let affinity = source
-            .field("/proc/self/status", "Cpus_allowed_list")
-            .and_then(|list| count_list(&list));
-        Self {
-            online,
-            affinity,
-            quota: cgroup::cpu_quota(source),
-        }
+        let affinity =
+            source.field("/proc/self/status", "Cpus_allowed_list").and_then(|list| count_list(&list));
+        Self { online, affinity, quota: cgroup::cpu_quota(source) }
     }
 
     /// Cores that can be kept busy: a quota of 1.5 is 2, of which one is throttled.
@@ -131,14 +119,7 @@ mod tests {
 
     #[test]
     fn the_smallest_limit_decides() {
-        let cores = |online, affinity, quota| {
-            Cores {
-                online,
-                affinity,
-                quota,
-            }
-            .usable()
-        };
+        let cores = |online, affinity, quota| Cores { online, affinity, quota }.usable();
         assert_eq!(cores(8, None, None), 8);
         assert_eq!(cores(8, Some(4), Some(1.5)), 2);
         assert_eq!(cores(8, Some(4), Some(f64::INFINITY)), 4);

@@ -30,14 +30,9 @@ impl HugePages {
     /// Reads all of it.
     pub fn read(source: &Source) -> Self {
         let pool = |size_kb: u32, file: &str| {
-            source
-                .parse(&format!(
-                    "/sys/kernel/mm/hugepages/hugepages-{size_kb}kB/{file}"
-                ))
-                .unwrap_or(0)
+            source.parse(&format!("/sys/kernel/mm/hugepages/hugepages-{size_kb}kB/{file}")).unwrap_or(0)
         };
-        let transparent =
-            |file: &str| source.choice(&format!("/sys/kernel/mm/transparent_hugepage/{file}"));
+        let transparent = |file: &str| source.choice(&format!("/sys/kernel/mm/transparent_hugepage/{file}"));
         Self {
             reserved_2mib: pool(2048, "nr_hugepages"),
             free_2mib: pool(2048, "free_hugepages"),
@@ -51,9 +46,6 @@ impl HugePages {
 
     /// Whether a region can get transparent huge pages by asking (madvise).
     pub fn shared_by_madvise(&self) -> bool {
-        matches!(
-            self.transparent_shared.as_deref(),
-            Some("always" | "within_size" | "advise" | "force")
-        )
+        matches!(self.transparent_shared.as_deref(), Some("always" | "within_size" | "advise" | "force"))
     }
 }

@@ -19,11 +19,7 @@ pub fn load_average(source: &Source) -> [f64; 3] {
     let text = source.text("/proc/loadavg").unwrap_or_default();
     let mut load = [0.0; 3];
     for (slot, word) in load.iter_mut().zip(text.split_whitespace()) {
-        *slot = word
-            .parse()
-            .ok()
-            .filter(|load: &f64| load.is_finite())
-            .unwrap_or(0.0);
+        *slot = word.parse().ok().filter(|load: &f64| load.is_finite()).unwrap_or(0.0);
     }
     load
 }

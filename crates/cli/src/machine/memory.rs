@@ -19,12 +19,7 @@ pub struct Memory {
 impl Memory {
     /// Reads `/proc/meminfo` and the cgroup's limit.
     pub fn read(source: &Source) -> Self {
-        let field = |key| {
-            source
-                .field("/proc/meminfo", key)
-                .and_then(|text| kib(&text))
-                .unwrap_or(0)
-        };
+        let field = |key| source.field("/proc/meminfo", key).and_then(|text| kib(&text)).unwrap_or(0);
         Self {
             total_bytes: field("MemTotal"),
             available_bytes: field("MemAvailable"),
@@ -44,11 +39,7 @@ impl Memory {
 
 /// Bytes of a figure such as `24682416 kB`.
 fn kib(text: &str) -> Option<u64> {
-    text.strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
+    text.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// NUMA nodes that have memory; at least 1.
@@ -61,11 +52,7 @@ pub fn numa_nodes(source: &Source) -> usize {
                 name.strip_prefix("node")
                     .is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))
             };
-            source
-                .list("/sys/devices/system/node")
-                .iter()
-                .filter(|name| is_node(name))
-                .count()
+            source.list("/sys/devices/system/node").iter().filter(|name| is_node(name)).count()
         })
         .max(1)
 }

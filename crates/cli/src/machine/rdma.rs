@@ -67,10 +67,7 @@ fn read_port(source: &Source, device: &str, port: String) -> Port {
     let text = |file: &str| source.text(&format!("{dir}/{file}"));
     // The state reads `4: ACTIVE`.
     let state = text("state").unwrap_or_else(|| "unknown".into());
-    let state = state
-        .split_once(": ")
-        .map_or(state.as_str(), |(_, name)| name)
-        .to_owned();
+    let state = state.split_once(": ").map_or(state.as_str(), |(_, name)| name).to_owned();
     let gids = source
         .list(&format!("{dir}/gids"))
         .into_iter()
@@ -93,8 +90,7 @@ fn read_port(source: &Source, device: &str, port: String) -> Port {
         port,
         state,
         link_layer: text("link_layer").unwrap_or_else(|| "unknown".into()),
-        active_mtu_bytes: text("active_mtu")
-            .and_then(|mtu| mtu.split_whitespace().next()?.parse().ok()),
+        active_mtu_bytes: text("active_mtu").and_then(|mtu| mtu.split_whitespace().next()?.parse().ok()),
         link_mtu_bytes,
         gids,
     }
@@ -107,22 +103,11 @@ pub fn library(source: &Source) -> Option<String> {
     let confs = confs.iter().map(|name| format!("/etc/ld.so.conf.d/{name}"));
     for conf in std::iter::once("/etc/ld.so.conf".to_owned()).chain(confs) {
         let text = source.text(&conf).unwrap_or_default();
-        dirs.extend(
-            text.lines()
-                .map(str::trim)
-                .filter(|line| line.starts_with('/'))
-                .map(str::to_owned),
-        );
+        dirs.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(str::to_owned));
     }
     let arch = std::env::consts::ARCH;
     for prefix in ["/lib", "/usr/lib"] {
-        dirs.extend([
-            format!("{prefix}/{arch}-linux-gnu"),
-            format!("{prefix}64"),
-            prefix.to_owned(),
-        ]);
+        dirs.extend([format!("{prefix}/{arch}-linux-gnu"), format!("{prefix}64"), prefix.to_owned()]);
     }
-    dirs.into_iter()
-        .map(|dir| format!("{dir}/{LIBRARY}"))
-        .find(|path| source.exists(path))
+    dirs.into_iter().map(|dir| format!("{dir}/{LIBRARY}")).find(|path| source.exists(path))
 }

@@ -48,18 +48,12 @@ pub struct SpaceBytes {
 impl Source {
     /// The machine that this process runs on.
     pub fn live() -> Self {
-        Self {
-            root: "/".into(),
-            kernel: Kernel::ask(),
-        }
+        Self { root: "/".into(), kernel: Kernel::ask() }
     }
 
     /// A machine that exists as a directory of files.
     pub fn fixture(root: impl Into<PathBuf>) -> Self {
-        Self {
-            root: root.into(),
-            kernel: Kernel::default(),
-        }
+        Self { root: root.into(), kernel: Kernel::default() }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -70,11 +64,7 @@ impl Source {
     /// be read or is empty.
     pub fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
-        File::open(self.at(path))
-            .ok()?
-            .take(FILE_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .ok()?;
+        File::open(self.at(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
@@ -103,19 +93,11 @@ impl Source {
     /// `node10` follows `node9`.
     pub fn list(&self, path: &str) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.at(path))
-            .map(|entries| {
-                entries
-                    .flatten()
-                    .map(|e| e.file_name().to_string_lossy().into_owned())
-                    .collect()
-            })
+            .map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
             .unwrap_or_default();
         names.sort_by_key(|name| {
             let stem = name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-            (
-                name[..stem].to_owned(),
-                name[stem..].parse::<u64>().unwrap_or(0),
-            )
+            (name[..stem].to_owned(), name[stem..].parse::<u64>().unwrap_or(0))
         });
         names
     }
@@ -133,13 +115,7 @@ impl Kernel {
             event_poll: Some(try_event_poll().map_err(|error| error.to_string())),
             dev_shm: space_of(Path::new("/dev/shm")),
             library_path: std::env::var("LD_LIBRARY_PATH")
-                .map(|paths| {
-                    paths
-                        .split(':')
-                        .filter(|p| !p.is_empty())
-                        .map(str::to_owned)
-                        .collect()
-                })
+                .map(|paths| paths.split(':').filter(|p| !p.is_empty()).map(str::to_owned).collect())
                 .unwrap_or_default(),
         }
     }
@@ -148,20 +124,14 @@ impl Kernel {
 fn space_of(path: &Path) -> Option<SpaceBytes> {
     let space = statvfs(path).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
-    Some(SpaceBytes {
-        total: bytes(space.f_blocks),
-        free: bytes(space.f_bavail),
-    })
+    Some(SpaceBytes { total: bytes(space.f_blocks), free: bytes(space.f_bavail) })
 }
 
 /// Makes a memfd, seals it as data regions are sealed, and demands that the seals hold: a
 /// kernel that accepts a seal and ignores it would leave readers open to SIGBUS.
 fn try_sealed_memfd() -> Result<(), String> {
-    let fd = memfd_create(
-        "barn-doctor",
-        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-    )
-    .map_err(|error| format!("memfd_create: {error}"))?;
+    let fd = memfd_create("barn-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(|error| format!("memfd_create: {error}"))?;
     ftruncate(&fd, 4096).map_err(|error| format!("ftruncate: {error}"))?;
     for (name, seal) in [
         ("F_SEAL_SHRINK", SealFlags::SHRINK),
@@ -185,28 +155,12 @@ fn try_sealed_memfd() -> Result<(), String> {
 fn try_event_poll() -> Result<(), Errno> {
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(
-        &poll,
-        &bell,
-        epoll::EventData::new_u64(1),
-        epoll::EventFlags::IN,
-    )?;
+    epoll::add(&poll, &bell, epoll::EventData::new_u64(1), epoll::EventFlags::IN)?;
     write(&bell, &1u64.to_ne_bytes())?;
     let mut events = Vec::with_capacity(1);
-    let wait = rustix::event::Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
-    };
-    epoll::wait(
-        &poll,
-        rustix::buffer::spare_capacity(&mut events),
-        Some(&wait),
-    )?;
-    if events.is_empty() {
-        Err(Errno::TIMEDOUT)
-    } else {
-        Ok(())
-    }
+    let wait = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
+    epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), Some(&wait))?;
+    if events.is_empty() { Err(Errno::TIMEDOUT) } else { Ok(()) }
 }
 
 #[cfg(test)]

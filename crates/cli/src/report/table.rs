@@ -8,31 +8,18 @@ const HEAD: [&str; 6] = ["name", "value", "spread", "beside", "beside value", "r
 
 /// Writes the rows, leaving out the last three columns where no row has them.
 pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
-    let columns = if rows.iter().any(|row| row.beside.is_some()) {
-        6
-    } else {
-        3
-    };
+    let columns = if rows.iter().any(|row| row.beside.is_some()) { 6 } else { 3 };
     let mut lines = vec![HEAD.map(str::to_owned)];
     lines.extend(rows.iter().map(cells));
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|line| line[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 6] = std::array::from_fn(width);
     for line in &lines {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(widths).take(columns).enumerate() {
             let pad = " ".repeat(width - cell.chars().count());
             // Names stand left, figures right.
-            let (before, after) = if matches!(column, 0 | 3) {
-                ("", pad.as_str())
-            } else {
-                (pad.as_str(), "")
-            };
+            let (before, after) =
+                if matches!(column, 0 | 3) { ("", pad.as_str()) } else { (pad.as_str(), "") };
             text += &format!("{before}{cell}{after}  ");
         }
         writeln!(out, "{}", text.trim_end())?;
@@ -48,9 +35,7 @@ fn cells(row: &Row) -> [String; 6] {
         format!("{} – {}", figure(row.low), figure(row.high)),
         row.beside.clone().unwrap_or_default(),
         row.beside_value.map(figure).unwrap_or_default(),
-        row.ratio
-            .map(|ratio| format!("{ratio:.2}"))
-            .unwrap_or_default(),
+        row.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
     ]
 }
 
@@ -72,9 +57,7 @@ fn scaled(value: f64, unit: &str) -> String {
         v if v >= 10.0 => 1,
         _ => 2,
     };
-    format!("{value:.digits$} {prefix}{unit}")
-        .trim_end()
-        .to_owned()
+    format!("{value:.digits$} {prefix}{unit}").trim_end().to_owned()
 }
 
 #[cfg(test)]
