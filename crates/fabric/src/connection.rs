@@ -228,6 +228,15 @@ impl RemoteRegion {
         self.rights
     }
 
+    /// The region's memory, where the transport maps it here (shm). For benchmarks of bare loads:
+    /// reads that are to be right go through [`RemoteRegion::read`], which checks the grant.
+    pub fn mapped(&self) -> Option<&crate::region::Words> {
+        match &self.place {
+            Place::Mapped { words, .. } => Some(words),
+            Place::Keyed(_) => None,
+        }
+    }
+
     /// What READs of this region promise.
     pub fn guarantees(&self) -> Guarantees {
         self.opened.link.guarantees()

@@ -8,6 +8,8 @@
 //!   writable mapping (`F_SEAL_FUTURE_WRITE`), even by a process that holds the descriptor;
 //! - bytes are reached through [`Words`] only.
 
+#[cfg(not(loom))]
+pub mod bare;
 pub mod journal;
 #[cfg(not(loom))]
 pub(crate) mod mapping;

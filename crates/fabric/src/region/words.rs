@@ -132,6 +132,12 @@ impl Words {
         self
     }
 
+    /// Where the words start.
+    #[cfg(not(loom))]
+    pub(super) fn base(&self) -> std::ptr::NonNull<AtomicU64> {
+        self.base
+    }
+
     /// How long the memory is.
     #[inline]
     pub fn bytes(&self) -> usize {
