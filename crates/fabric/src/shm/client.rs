@@ -554,7 +554,7 @@ impl Link for ShmClient {
                     _ => state.post(wait, header, request, self.shape.ring_bytes),
                 };
                 state.unrung |= wait.posted;
-                if wait.posted && drive::in_place() {
+                if wait.posted && drive::in_place() && !drive::parking() {
                     // Nothing can have come yet; the next poll looks.
                     return Poll::Pending;
                 }
