@@ -132,6 +132,11 @@ impl Words {
         self
     }
 
+    /// Where stores are written down, if they are.
+    pub(crate) fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
+    }
+
     /// How long the memory is.
     #[inline]
     pub fn bytes(&self) -> usize {
