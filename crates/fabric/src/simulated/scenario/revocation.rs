@@ -1,4 +1,4 @@
-//! An owner revokes a client's grants again and again while the client reads and writes.
+//! An owner revokes its clients' grants again and again while they read and write.
 //!
 //! Checked: an operation that starts after `revoke` or `withdraw` has returned does not succeed
 //! under a grant from before; nothing that the owner stored since is read under such a grant;
@@ -17,9 +17,10 @@ use std::time::Duration;
 
 const SHARED: RegionId = RegionId(1);
 const REVOCATIONS: u64 = 25;
+const CLIENTS: u64 = 2;
 /// Where the owner says how often it has revoked.
 const COUNT: u64 = 0;
-/// The words that the client writes.
+/// The words that the clients write.
 const AREA: u64 = 64;
 const AREA_WORDS: u64 = 24;
 
@@ -153,9 +154,11 @@ pub fn run(seed: u64) -> Report {
         checker.fail(|| error.to_string());
     }
     let node = world.start_node("owner", registry.clone(), Box::new(Peers(known.clone())));
-    let me = world.start_client("client");
     world.spawn(node, revoke(world.handle(), registry, region, known.clone(), checker.clone()));
-    world.spawn(me, operate(world.handle(), me, node, known, checker.clone()));
+    for client in 0..CLIENTS {
+        let me = world.start_client(&format!("client {client}"));
+        world.spawn(me, operate(world.handle(), me, node, known.clone(), checker.clone()));
+    }
     let end = world.run(Duration::from_secs(60));
     checker.check(end == RunEnd::Done, || format!("an operation hangs: {end:?}"));
     checker.report("revocation", &world)
