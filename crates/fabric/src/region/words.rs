@@ -133,6 +133,7 @@ impl Words {
     }
 
     /// Where stores are written down, if they are.
+    #[cfg(not(loom))]
     pub(crate) fn journal(&self) -> Option<&Arc<Journal>> {
         self.journal.as_ref()
     }

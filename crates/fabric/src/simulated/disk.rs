@@ -357,6 +357,6 @@ mod tests {
         assert_eq!(file.append(b"abcd").unwrap_err().kind(), io::ErrorKind::StorageFull);
         disk.fail_by_chance(1_000_000);
         assert!(file.append(b"y").is_err() && disk.sync_names().is_err());
-        assert_eq!(disk.calls(), 6);
+        assert_eq!(disk.calls(), 7);
     }
 }

@@ -4,7 +4,7 @@ use super::NodeId;
 use super::connection::Frame;
 use super::disk::SimulatedDisk;
 use super::fault::Fault;
-use super::link::{SimulatedLink, nanos};
+use super::link::{SimulatedLink, Unanswered, nanos};
 use super::net::{Event, Key, NodeState, Shared, Stats, derive, lock};
 use super::world::{Boot, Local};
 use crate::connection::Connection;
@@ -231,7 +231,7 @@ impl Handle {
             let link = SimulatedLink { shared: shared.clone(), channel, peer: OnceLock::new() };
             let mut wait = Wait::new(deadline);
             let hello =
-                |cx: &mut Context<'_>| link.poll_answer(cx, &mut wait, |ticket| Frame::Hello { ticket });
+                |cx: &mut Context<'_>| link.poll_posted(cx, &mut wait, |ticket| Frame::Hello { ticket });
             let answer = std::future::poll_fn(hello).await;
             let (address, peer) = {
                 let mut net = lock(&shared);
@@ -249,8 +249,8 @@ impl Handle {
                 }
                 Ok(Some(Outcome::NoSuchRegion)) => Err(refused(std::io::ErrorKind::ConnectionRefused)),
                 Ok(_) => Err(ConnectError::Protocol),
-                Err(true) => Err(ConnectError::Deadline),
-                Err(false) => Err(refused(std::io::ErrorKind::ConnectionReset)),
+                Err(Unanswered::Deadline) => Err(ConnectError::Deadline),
+                Err(Unanswered::Gone) => Err(refused(std::io::ErrorKind::ConnectionReset)),
             }
         }
     }

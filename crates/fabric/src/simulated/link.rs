@@ -32,23 +32,15 @@ pub(super) struct SimulatedLink {
 }
 
 /// Why there is no answer.
-enum Unanswered {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unanswered {
     Gone,
     Deadline,
 }
 
 impl SimulatedLink {
     /// Posts at the first call, and then looks for the answer.
-    pub(super) fn poll_answer(
-        &self,
-        cx: &Context<'_>,
-        wait: &mut Wait,
-        frame: impl FnOnce(u64) -> Frame,
-    ) -> Poll<Result<Answer, bool>> {
-        self.poll_posted(cx, wait, frame).map_err(|why| matches!(why, Unanswered::Deadline))
-    }
-
-    fn poll_posted(
+    pub(super) fn poll_posted(
         &self,
         cx: &Context<'_>,
         wait: &mut Wait,

@@ -89,6 +89,7 @@ impl Net {
         }
         let Some(what) = channel.arrived.pop_front() else { return Effect::Nothing };
         if !state.up || state.incarnation != incarnation {
+            self.reap(id);
             return Effect::Nothing;
         }
         self.schedule_idle(node);
@@ -152,6 +153,12 @@ impl Net {
         }
     }
 
+    /// The connection of a peer to which something can still be sent.
+    fn channel_to(&mut self, node: NodeId, peer: PeerId) -> Option<u64> {
+        let id = *self.node(node).peers.get(&peer)?;
+        self.channels.get(&id)?.open[Side::Server as usize].then_some(id)
+    }
+
     /// A service's answer goes back, if its peer is still there.
     pub(super) fn answer_call(
         &mut self,
@@ -161,7 +168,7 @@ impl Net {
         status: Status,
         body: Vec<u8>,
     ) {
-        if let Some(id) = self.node(node).peers.get(&peer).copied() {
+        if let Some(id) = self.channel_to(node, peer) {
             let answer = Answer { status: status as u8, body };
             self.send(id, Side::Client, Frame::Answer { ticket, answer });
         }
@@ -169,7 +176,7 @@ impl Net {
 
     /// A message that a node sends by itself.
     pub(super) fn push(&mut self, node: NodeId, peer: PeerId, body: Vec<u8>) {
-        if let Some(id) = self.node(node).peers.get(&peer).copied() {
+        if let Some(id) = self.channel_to(node, peer) {
             self.send(id, Side::Client, Frame::Push { body });
         }
     }
