@@ -181,7 +181,7 @@ fn a_paused_process_answers_later_while_its_memory_may_be_read() {
             connection.call(1, b"awake", &mut reply).await.unwrap();
             assert_eq!(reply, b"awake");
         }
-        assert!(world.paused(node) >= 3 * MILLI);
+        assert!(world.paused(node).0 >= 3 * MILLI);
     });
 }
 

@@ -85,6 +85,7 @@ impl Net {
                 let state = self.node(node);
                 if state.up && state.paused.is_none() {
                     state.paused = Some(Pause { since: now, reachable });
+                    state.pauses += 1;
                 }
             }
             Fault::Resume(node) => self.resume(node),

@@ -98,6 +98,7 @@ impl Handle {
             next_peer: 0,
             paused: None,
             paused_ns: 0,
+            pauses: 0,
             idle_scheduled: false,
             stalled_polls: Vec::new(),
             disk,
@@ -172,13 +173,13 @@ impl Handle {
         (state.up, state.incarnation)
     }
 
-    /// How long a node has been stopped, all in all.
-    pub fn paused(&self, node: NodeId) -> Duration {
+    /// How long a node has been stopped, all in all, and how often.
+    pub fn paused(&self, node: NodeId) -> (Duration, u32) {
         let mut net = lock(&self.shared);
         let now = net.now;
         let state = net.node(node);
         let current = state.paused.map_or(0, |pause| now - pause.since);
-        Duration::from_nanos(state.paused_ns + current)
+        (Duration::from_nanos(state.paused_ns + current), state.pauses)
     }
 
     /// Starts a task on a node; [`World::run`](super::World::run) waits for its end.

@@ -104,6 +104,7 @@ pub(super) struct NodeState {
     pub(super) next_peer: u64,
     pub(super) paused: Option<Pause>,
     pub(super) paused_ns: u64,
+    pub(super) pauses: u32,
     pub(super) idle_scheduled: bool,
     pub(super) stalled_polls: Vec<u64>,
     pub(super) disk: SimulatedDisk,

@@ -116,9 +116,10 @@ impl Client {
         let mut reply = Vec::new();
         let called = connection.call(INCREMENT, &pack(&[self.number, count]), &mut reply).await;
         let took = self.world.now() - start;
-        let paused = self.world.paused(self.me) - paused;
-        // 60 µs: the longest that a task that was woken waits for a CPU here, and a little.
-        let most = deadline + paused + Duration::from_micros(60);
+        let (stopped, pauses) = self.world.paused(self.me);
+        // 60 µs: the longest that a task that was woken waits for a CPU here, and a little; it
+        // waits again after each pause.
+        let most = deadline + (stopped - paused.0) + Duration::from_micros(60) * (1 + pauses - paused.1);
         self.checker.check(took <= most, || {
             format!("a call of client {} took {took:?} with a deadline of {deadline:?}", self.number)
         });
