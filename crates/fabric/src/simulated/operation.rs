@@ -81,6 +81,9 @@ pub(super) struct Operation {
     from: Moment,
     /// The pieces of a WRITE that are left, the next one last: where, and which of its bytes.
     pieces: Vec<(u64, Range<usize>)>,
+    /// The planted bug's mark.
+    #[cfg(barn_plant = "simulated_grant_checked_once")]
+    begun: bool,
     /// The planted bug's half of an atomic.
     #[cfg(barn_plant = "simulated_atomic_in_two_steps")]
     half: Option<u64>,
@@ -109,8 +112,15 @@ impl Channel {
     fn check_first(&mut self) -> Result<Grant, Outcome> {
         let operation = self.operations.front_mut().ok_or(Outcome::BadKey)?;
         let grant = self.grants.get(&operation.key).ok_or(Outcome::BadKey)?;
-        #[cfg(not(barn_plant = "simulated_grant_unchecked"))]
-        if !grant.standing.is_live() {
+        let live = grant.standing.is_live();
+        #[cfg(barn_plant = "simulated_grant_unchecked")]
+        let live = {
+            let _ = live;
+            true
+        };
+        #[cfg(barn_plant = "simulated_grant_checked_once")]
+        let live = live || operation.begun;
+        if !live {
             return Err(Outcome::Revoked);
         }
         operation.verb.borrow().check(grant.rights, grant.region.bytes()).map_err(outcome_of)?;
@@ -120,6 +130,10 @@ impl Channel {
     /// Readies the operation at hand, which has been checked.
     fn begin_first(&mut self, tear: &mut Seeded) {
         let Some(operation) = self.operations.front_mut() else { return };
+        #[cfg(barn_plant = "simulated_grant_checked_once")]
+        {
+            operation.begun = true;
+        }
         match &operation.verb {
             Owned::Read { .. } => {
                 let Some((journal, arrived)) = &operation.looking else { return };
@@ -227,6 +241,8 @@ impl Net {
             looking,
             from: 0,
             pieces: Vec::new(),
+            #[cfg(barn_plant = "simulated_grant_checked_once")]
+            begun: false,
             #[cfg(barn_plant = "simulated_atomic_in_two_steps")]
             half: None,
         });
