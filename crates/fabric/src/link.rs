@@ -50,6 +50,8 @@ pub(crate) struct Wait {
     pub(crate) ticket: Option<Ticket>,
     /// How long an answer may take.
     pub(crate) limit: Duration,
+    /// Bytes of a READ's answer that are in the caller's buffer already.
+    pub(crate) placed: usize,
     polls: u32,
     since: Option<Instant>,
 }
@@ -60,7 +62,7 @@ const POLLS_PER_LOOK: u32 = 256;
 
 impl Wait {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { ticket: None, limit, polls: 0, since: None }
+        Self { ticket: None, limit, placed: 0, polls: 0, since: None }
     }
 
     /// Notes a poll that found no answer; says whether the deadline has passed. The wait counts

@@ -1,0 +1,195 @@
+//! RPC and READ over tcp beside a bare socket echo, in one run: `cargo run --release -p
+//! barn-fabric --example tcp_rate`.
+//!
+//! Both ends spin, on two threads. Each figure is the median of several repeats, and ours and
+//! the bare one take turns, so that a change in the machine's mood hits both.
+
+use barn_fabric::{
+    ConnectOptions, Connection, Node, NodeOptions, Pipeline, Region, RegionId, RegionOptions, Registry,
+    Reply, Request, Rights, Service,
+};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+const BODY_BYTES: usize = 32;
+const REPEATS: usize = 7;
+const SAMPLE: Duration = Duration::from_millis(300);
+
+struct Echo;
+
+impl Service for Echo {
+    fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        reply.done(request.body);
+    }
+}
+
+/// Reads what is there, spinning until something is; 0 at the end.
+fn spin_read(stream: &mut TcpStream, into: &mut [u8]) -> usize {
+    loop {
+        match stream.read(into) {
+            Ok(bytes) => return bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(_) => return 0,
+        }
+    }
+}
+
+fn bare_server(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept() {
+        stream.set_nonblocking(true).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            let bytes = spin_read(&mut stream, &mut buffer);
+            if bytes == 0 || stream.write_all(&buffer[..bytes]).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// Echoes per second with `window` in flight: as many new ones leave as came back, at once.
+fn bare_rate(stream: &mut TcpStream, window: usize) -> f64 {
+    let (mut buffer, start) = (vec![0; 256 << 10], Instant::now());
+    let (mut back, mut part) = (0u64, 0);
+    stream.write_all(&buffer[..window * BODY_BYTES]).unwrap();
+    while start.elapsed() < SAMPLE {
+        part += spin_read(stream, &mut buffer);
+        let whole = part / BODY_BYTES;
+        part %= BODY_BYTES;
+        back += whole as u64;
+        if whole > 0 {
+            stream.write_all(&buffer[..whole * BODY_BYTES]).unwrap();
+        }
+    }
+    let rate = back as f64 / start.elapsed().as_secs_f64();
+    let mut left = window * BODY_BYTES - part;
+    while left > 0 {
+        left -= spin_read(stream, &mut buffer).min(left);
+    }
+    rate
+}
+
+fn call_rate(connection: &Connection, window: usize) -> f64 {
+    let (request, start) = ([7; BODY_BYTES], Instant::now());
+    let mut calls = 0u64;
+    if window == 1 {
+        let mut reply = Vec::new();
+        while start.elapsed() < SAMPLE {
+            connection.call(1, &request, &mut reply).wait().unwrap();
+            calls += 1;
+        }
+        return calls as f64 / start.elapsed().as_secs_f64();
+    }
+    let request = &request;
+    let mut replies: Vec<Vec<u8>> = (0..window).map(|_| Vec::new()).collect();
+    let mut free: std::cell::RefCell<Vec<Vec<u8>>> = std::cell::RefCell::new(std::mem::take(&mut replies));
+    let pool = &free;
+    let mut pipeline = Pipeline::new(window);
+    let mut given = 0u64;
+    let next = std::iter::from_fn(|| {
+        given += 1;
+        if given.is_multiple_of(64) && start.elapsed() >= SAMPLE {
+            return None;
+        }
+        Some(async move {
+            let mut reply = pool.borrow_mut().pop().unwrap_or_default();
+            connection.call(1, request, &mut reply).await.unwrap();
+            pool.borrow_mut().push(reply);
+        })
+    });
+    pipeline.run(next, |()| calls += 1);
+    drop(pipeline);
+    free.get_mut().clear();
+    calls as f64 / start.elapsed().as_secs_f64()
+}
+
+fn read_rate(connection: &Connection, bytes: usize, window: usize) -> f64 {
+    let region = connection.open(RegionId(1), Rights::READ).wait().unwrap();
+    let (region, start) = (&region, Instant::now());
+    let (mut reads, mut given) = (0u64, 0u64);
+    let next = std::iter::from_fn(|| {
+        given += 1;
+        let offset = given.wrapping_mul(0x9e37_79b9) % ((64 << 20) - bytes as u64) / 64 * 64;
+        if start.elapsed() >= SAMPLE {
+            return None;
+        }
+        Some(async move {
+            let mut small = [0; 64];
+            let mut long = Vec::new();
+            let into = if bytes <= 64 {
+                &mut small[..bytes]
+            } else {
+                long.resize(bytes, 0);
+                &mut long[..]
+            };
+            region.read(offset, into).await.unwrap();
+        })
+    });
+    Pipeline::new(window).run(next, |()| reads += 1);
+    reads as f64 / start.elapsed().as_secs_f64()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let registry = Registry::default();
+    let region = Region::allocate(&RegionOptions::readable(64 << 20)).unwrap();
+    registry.register(RegionId(1), region, Rights::READ).unwrap();
+    let options = NodeOptions { tcp: Some("127.0.0.1:0".parse().unwrap()), ..NodeOptions::default() };
+    let mut node = Node::bind(options, registry).unwrap();
+    let address = node.tcp_address().unwrap();
+    std::thread::spawn(move || node.run(&mut Echo).unwrap());
+    let connection =
+        Connection::connect(&format!("tcp://{address}"), ConnectOptions::default()).wait().unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bare = listener.local_addr().unwrap();
+    std::thread::spawn(move || bare_server(listener));
+    for window in [1, 16, 64, 256] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..REPEATS {
+            let mut stream = TcpStream::connect(bare).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream.set_nodelay(true).unwrap();
+            theirs.push(bare_rate(&mut stream, window));
+            // Its server stops spinning when the stream closes, and ours sleeps meanwhile.
+            drop(stream);
+            std::thread::sleep(Duration::from_millis(5));
+            ours.push(call_rate(&connection, window));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (ours, theirs) = (median(ours), median(theirs));
+        println!(
+            "rpc, window {window:3}: {:8.0} k/s ({:6.2} us each); bare echo {:8.0} k/s ({:6.2} us); ratio {:.2}",
+            ours / 1e3,
+            1e6 / ours,
+            theirs / 1e3,
+            1e6 / theirs,
+            ours / theirs
+        );
+    }
+    for (bytes, window) in [
+        (8, 1),
+        (64, 1),
+        (64, 64),
+        (1024, 1),
+        (1024, 16),
+        (64 << 10, 1),
+        (64 << 10, 16),
+        (1 << 20, 1),
+        (1 << 20, 4),
+    ] {
+        let rate = median((0..3).map(|_| read_rate(&connection, bytes, window)).collect());
+        println!(
+            "read {bytes:7} B, window {window:2}: {:8.1} k/s ({:7.2} us each, {:6.2} GB/s)",
+            rate / 1e3,
+            1e6 / rate,
+            rate * bytes as f64 / 1e9
+        );
+    }
+}
