@@ -120,7 +120,8 @@ impl Agent {
             FrameKind::Read => {
                 let read = ReadBody::ref_from_bytes(body).map_err(|_| Nonsense)?;
                 let (offset, bytes) = (read.offset.get(), read.bytes.get() as usize);
-                return Ok(self.read(frame.id, read.key.get(), offset, bytes, out));
+                self.read(frame.id, read.key.get(), offset, bytes, out);
+                return Ok(());
             }
             FrameKind::Write => {
                 let (write, from) = WriteBody::ref_from_prefix(body).map_err(|_| Nonsense)?;

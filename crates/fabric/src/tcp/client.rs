@@ -21,7 +21,7 @@ use barn_layout::frame::{
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::Status;
 use rustix::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
@@ -39,13 +39,16 @@ pub(super) struct TcpClient {
     open: AtomicBool,
     /// Whether bytes wait for the socket to have room.
     blocked: AtomicBool,
+    /// The last sweep that drove.
+    swept: AtomicU64,
+    /// Counts the drives that brought something.
+    brought: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     gone: bool,
-    last_sweep: u64,
     out: Outbound,
     intake: Intake,
     slots: Slots,
@@ -102,6 +105,8 @@ impl TcpClient {
             peer,
             open: AtomicBool::new(true),
             blocked: AtomicBool::new(false),
+            swept: AtomicU64::new(0),
+            brought: AtomicU64::new(0),
             state: Mutex::default(),
         })
     }
@@ -120,6 +125,7 @@ impl TcpClient {
         match intake.take(&self.socket, slots, out, own) {
             Ok(0) => {}
             Ok(_) => {
+                self.brought.fetch_add(1, Ordering::Relaxed);
                 state.receivers.drain(..).for_each(Waker::wake);
                 state.parked.drain(..).for_each(|(_, waker)| waker.wake());
             }
@@ -145,6 +151,7 @@ impl TcpClient {
     /// The connection is over: everybody hears of it.
     fn fail(&self, state: &mut State) {
         state.gone = true;
+        self.brought.fetch_add(1, Ordering::Relaxed);
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
@@ -161,10 +168,24 @@ impl TcpClient {
             return self.flush(state);
         }
         let sweep = drive::sweep();
-        if state.last_sweep != sweep {
-            state.last_sweep = sweep;
+        if self.swept.load(Ordering::Relaxed) != sweep {
+            self.swept.store(sweep, Ordering::Relaxed);
             self.drive(state, own);
         }
+    }
+
+    /// Whether an operation that has looked before would look in vain: this sweep's drive is
+    /// done, and nothing came since. It spares most polls of a wide pipeline the lock.
+    #[inline]
+    fn is_in_vain(&self, wait: &mut Wait) -> bool {
+        // ORDER: Relaxed: only this thread's own drive can have stored this sweep's number; what
+        // another thread's brings meanwhile is found in the next sweep.
+        wait.ticket.is_some()
+            && drive::in_place()
+            && self.swept.load(Ordering::Relaxed) == drive::sweep()
+            && self.brought.load(Ordering::Relaxed) == wait.seen
+            && !drive::parking()
+            && wait.pass()
     }
 
     /// A place for a new operation; `None` if it has to wait for one.
@@ -209,6 +230,11 @@ impl TcpClient {
         into: Option<&mut [u8]>,
     ) -> Poll<Result<Ticket, Trouble>> {
         let Some(ticket) = wait.ticket else { return Poll::Pending };
+        wait.seen = u64::MAX;
+        if fresh && drive::in_place() && !drive::parking() && !state.gone {
+            // The rest of the sweep may post more; the next one drives.
+            return Poll::Pending;
+        }
         if !fresh || !drive::corked() {
             if !state.slots.is_done(ticket) {
                 let placed = &mut wait.placed;
@@ -217,6 +243,8 @@ impl TcpClient {
             if state.slots.is_done(ticket) {
                 return Poll::Ready(Ok(ticket));
             }
+            // ORDER: Relaxed: changes under the lock that we hold.
+            wait.seen = self.brought.load(Ordering::Relaxed);
         }
         self.rest(state, cx, wait, For::Answer(ticket))
             .map_or_else(|trouble| Poll::Ready(Err(trouble)), |()| Poll::Pending)
@@ -376,6 +404,9 @@ impl Link for TcpClient {
         rights: Rights,
         verb: &mut Verb<'_>,
     ) -> Poll<Result<u64, OperationError>> {
+        if self.is_in_vain(wait) {
+            return Poll::Pending;
+        }
         let mut state = self.lock();
         let state = &mut *state;
         let fresh = wait.ticket.is_none();
@@ -401,6 +432,9 @@ impl Link for TcpClient {
         request: &[u8],
         reply: &mut Vec<u8>,
     ) -> Poll<Result<(), CallError>> {
+        if self.is_in_vain(wait) {
+            return Poll::Pending;
+        }
         let mut state = self.lock();
         let state = &mut *state;
         let fresh = wait.ticket.is_none();

@@ -163,7 +163,7 @@ impl Intake {
                 continue;
             }
             self.admit(&frame, slots)?;
-            let Ok(Some((frame, body))) = self.inbound.next() else { return Err(Gone) };
+            let Some(body) = self.inbound.body(&frame) else { return Err(Gone) };
             completed += 1;
             match frame.kind {
                 FrameKind::OneWay => {

@@ -166,13 +166,17 @@ impl Inbound {
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<(Frame, &[u8])>, FrameError> {
         let Some(frame) = self.peek()? else { return Ok(None) };
+        Ok(self.body(&frame).map(|body| (frame, body)))
+    }
+
+    /// The body of the frame that [`Self::peek`] gave, if all of it is here; then it is past.
+    #[inline]
+    pub(super) fn body(&mut self, frame: &Frame) -> Option<&[u8]> {
         let (body, end) =
             (self.start + FrameHeader::BYTES, self.start + FrameHeader::BYTES + frame.body_bytes);
-        if end > self.bytes.len() {
-            return Ok(None);
-        }
+        let body = self.bytes.get(body..end)?;
         self.start = end;
-        Ok(Some((frame, &self.bytes[body..end])))
+        Some(body)
     }
 
     /// Whether a whole frame, or what cannot be one, is here.
