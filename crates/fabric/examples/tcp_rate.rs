@@ -36,9 +36,9 @@ fn spin_read(stream: &mut TcpStream, into: &mut [u8]) -> usize {
     }
 }
 
-fn bare_server(listener: TcpListener) {
+fn bare_server(listener: TcpListener, spin: bool) {
     while let Ok((mut stream, _)) = listener.accept() {
-        stream.set_nonblocking(true).unwrap();
+        stream.set_nonblocking(spin).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut buffer = vec![0; 256 << 10];
         loop {
@@ -84,9 +84,7 @@ fn call_rate(connection: &Connection, window: usize) -> f64 {
         return calls as f64 / start.elapsed().as_secs_f64();
     }
     let request = &request;
-    let mut replies: Vec<Vec<u8>> = (0..window).map(|_| Vec::new()).collect();
-    let mut free: std::cell::RefCell<Vec<Vec<u8>>> = std::cell::RefCell::new(std::mem::take(&mut replies));
-    let pool = &free;
+    let pool = &std::cell::RefCell::new(vec![Vec::new(); window]);
     let mut pipeline = Pipeline::new(window);
     let mut given = 0u64;
     let next = std::iter::from_fn(|| {
@@ -101,14 +99,13 @@ fn call_rate(connection: &Connection, window: usize) -> f64 {
         })
     });
     pipeline.run(next, |()| calls += 1);
-    drop(pipeline);
-    free.get_mut().clear();
     calls as f64 / start.elapsed().as_secs_f64()
 }
 
 fn read_rate(connection: &Connection, bytes: usize, window: usize) -> f64 {
     let region = connection.open(RegionId(1), Rights::READ).wait().unwrap();
-    let (region, start) = (&region, Instant::now());
+    let pool = std::cell::RefCell::new(vec![vec![0; bytes]; window]);
+    let (region, pool, start) = (&region, &pool, Instant::now());
     let (mut reads, mut given) = (0u64, 0u64);
     let next = std::iter::from_fn(|| {
         given += 1;
@@ -117,15 +114,9 @@ fn read_rate(connection: &Connection, bytes: usize, window: usize) -> f64 {
             return None;
         }
         Some(async move {
-            let mut small = [0; 64];
-            let mut long = Vec::new();
-            let into = if bytes <= 64 {
-                &mut small[..bytes]
-            } else {
-                long.resize(bytes, 0);
-                &mut long[..]
-            };
-            region.read(offset, into).await.unwrap();
+            let mut into = pool.borrow_mut().pop().unwrap_or_else(|| vec![0; bytes]);
+            region.read(offset, &mut into).await.unwrap();
+            pool.borrow_mut().push(into);
         })
     });
     Pipeline::new(window).run(next, |()| reads += 1);
@@ -149,32 +140,40 @@ fn main() {
     let connection =
         Connection::connect(&format!("tcp://{address}"), ConnectOptions::default()).wait().unwrap();
 
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let bare = listener.local_addr().unwrap();
-    std::thread::spawn(move || bare_server(listener));
+    let [spinning, blocking] = [true, false].map(|spin| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        std::thread::spawn(move || bare_server(listener, spin));
+        at
+    });
     let only: Option<usize> = std::env::args().nth(1).and_then(|window| window.parse().ok());
     for window in [1, 16, 64, 256].into_iter().filter(|window| only.is_none_or(|only| only == *window)) {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let mut turns = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..REPEATS {
-            let mut stream = TcpStream::connect(bare).unwrap();
-            stream.set_nonblocking(true).unwrap();
-            stream.set_nodelay(true).unwrap();
-            theirs.push(bare_rate(&mut stream, window));
-            // Its server stops spinning when the stream closes, and ours sleeps meanwhile.
-            drop(stream);
-            std::thread::sleep(Duration::from_millis(1));
-            ours.push(call_rate(&connection, window));
+            for (turn, at) in [(1, spinning), (2, blocking)] {
+                let mut stream = TcpStream::connect(at).unwrap();
+                stream.set_nonblocking(turn == 1).unwrap();
+                stream.set_nodelay(true).unwrap();
+                turns[turn].push(bare_rate(&mut stream, window));
+                // Its server stops spinning when the stream closes, and ours sleeps meanwhile.
+                drop(stream);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            turns[0].push(call_rate(&connection, window));
             std::thread::sleep(Duration::from_millis(1));
         }
-        let (ours, theirs) = (summary(ours), summary(theirs));
-        for (name, ours, theirs) in [("median", ours.0, theirs.0), ("best", ours.1, theirs.1)] {
+        let [ours, spinning, blocking] = turns.map(summary);
+        for (name, ours, spinning, blocking) in
+            [("median", ours.0, spinning.0, blocking.0), ("best", ours.1, spinning.1, blocking.1)]
+        {
             println!(
-                "rpc, window {window:3}, {name:6}: {:7.0} k/s ({:6.2} us each); bare echo {:7.0} k/s ({:6.2} us); ratio {:.2}",
+                "rpc, window {window:3}, {name:6}: {:6.0} k/s ({:5.2} us each); bare echo, spinning {:6.0} k/s, ratio {:.2}; blocking {:6.0} k/s, ratio {:.2}",
                 ours / 1e3,
                 1e6 / ours,
-                theirs / 1e3,
-                1e6 / theirs,
-                ours / theirs
+                spinning / 1e3,
+                ours / spinning,
+                blocking / 1e3,
+                ours / blocking
             );
         }
     }

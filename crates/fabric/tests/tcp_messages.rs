@@ -155,7 +155,7 @@ fn a_peer_that_takes_nothing_is_expelled_and_the_others_are_served() {
 fn a_client_that_never_receives_its_messages_is_cut_off_not_filled_up() {
     let serving = Serving::with(NodeOptions { backlog_bytes_max: 1 << 30, ..NodeOptions::default() });
     let connection = serving.connect();
-    call(&connection, PUSH, &two(5, 60 << 20)).unwrap();
+    call(&connection, PUSH, &two(3, 60 << 20)).unwrap();
     let mut last = Ok(Vec::new());
     while last.is_ok() {
         last = call(&connection, ECHO, b"hello");

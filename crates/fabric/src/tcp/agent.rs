@@ -8,7 +8,8 @@
 
 use crate::region::{Ordering, Rights, fence};
 use crate::registry::{Grant, PeerId, Registry};
-use crate::tcp::stream::{Outbound, header};
+use crate::tcp::outbound::Outbound;
+use crate::tcp::stream::header;
 use crate::verb::Verb;
 use crate::{OperationError, RegionId};
 use barn_layout::frame::{
@@ -22,6 +23,11 @@ use zerocopy::{FromBytes, IntoBytes};
 /// The longest part of a READ that is given at once: 25 µs of copying, so that other peers
 /// wait no longer for one long READ.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
+
+/// READs whose memory is fetched ahead: as many cache misses as a core keeps in flight.
+const AHEAD: usize = 16;
+/// Bytes of each that are: past these the hardware fetches ahead by itself.
+const AHEAD_BYTES: usize = 256;
 
 /// Keys are unpredictable already: hashing them again would show on every READ.
 #[derive(Default)]
@@ -106,6 +112,23 @@ impl Agent {
     pub(super) fn close(&mut self, key: u64) {
         if let Some(grant) = self.grants.remove(&key) {
             grant.standing.end();
+        }
+    }
+
+    /// Begins to fetch the memory that the next frames read, so that their cache misses overlap;
+    /// says how many frames it has looked at.
+    pub(super) fn look_ahead<'a>(&self, frames: impl Iterator<Item = (Frame, &'a [u8])>) -> usize {
+        let reads = frames.take(AHEAD).map_while(|(frame, body)| match frame.kind {
+            FrameKind::Read => ReadBody::ref_from_bytes(body).ok(),
+            _ => None,
+        });
+        reads.map(|read| self.prefetch(read)).count()
+    }
+
+    fn prefetch(&self, read: &ReadBody) {
+        if let Some(grant) = self.grants.get(&read.key.get()) {
+            let bytes = (read.bytes.get() as usize).min(AHEAD_BYTES);
+            grant.region.words().prefetch(read.offset.get(), bytes);
         }
     }
 

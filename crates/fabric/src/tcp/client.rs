@@ -4,54 +4,47 @@
 //! most one drive happens in a sweep; what waits to leave is bounded ([`OUT_BYTES_MAX`] and one
 //! message), and so is what nobody has taken; once the peer is gone every operation says so.
 
-use super::intake::{FILL_BYTES, Gone, Intake, Own};
-use super::stream::{DIRECT_BYTES, Outbound, header};
+use super::intake::{Gone, Intake, Own};
+use super::outbound::Outbound;
+use super::stream::DIRECT_BYTES;
 use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
 use crate::error::{CallError, OpenError, OperationError};
-use crate::link::{Guarantees, Link, Opened, Place, Wait};
-use crate::region::Rights;
+use crate::link::Wait;
 use crate::registry::PeerId;
-use crate::slots::{Answer, Slots, Ticket};
-use crate::verb::Verb;
-use barn_layout::RegionId;
-use barn_layout::frame::{
-    AtomicBody, FrameHeader, FrameKind, OpenBody, OpenedBody, Outcome, ReadBody, WriteBody,
-};
-use barn_layout::limits::MESSAGE_BYTES_MAX;
-use barn_layout::message::Status;
+use crate::slots::{Slots, Ticket};
+use barn_layout::frame::FrameHeader;
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
-use zerocopy::{FromBytes, IntoBytes};
 
 /// With so much waiting to leave, nothing more is posted: several times what a socket holds.
-const OUT_BYTES_MAX: usize = 4 << 20;
+pub(super) const OUT_BYTES_MAX: usize = 4 << 20;
 
 /// A connection to a node over tcp.
 pub(super) struct TcpClient {
     me: Weak<Self>,
     socket: Arc<OwnedFd>,
-    peer: PeerId,
-    open: AtomicBool,
+    pub(super) peer: PeerId,
+    pub(super) open: AtomicBool,
     /// Whether bytes wait for the socket to have room.
     blocked: AtomicBool,
     /// The last sweep that drove.
     swept: AtomicU64,
     /// Counts the drives that brought something.
     brought: AtomicU64,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct State {
-    gone: bool,
-    out: Outbound,
-    intake: Intake,
-    slots: Slots,
+pub(super) struct State {
+    pub(super) gone: bool,
+    pub(super) out: Outbound,
+    pub(super) intake: Intake,
+    pub(super) slots: Slots,
     /// Threads that sleep on the socket: whoever else takes bytes from it wakes them.
     parked: Vec<(ThreadId, Waker)>,
     /// Tasks that wait for a message, and those that wait for bytes to leave.
@@ -63,7 +56,7 @@ struct State {
 }
 
 /// Why there will be no answer.
-enum Trouble {
+pub(super) enum Trouble {
     Gone,
     Deadline,
 }
@@ -83,7 +76,7 @@ macro_rules! trouble_into {
 trouble_into!(OperationError, OpenError, CallError);
 
 /// What an operation waits for.
-enum For {
+pub(super) enum For {
     Answer(Ticket),
     Place,
     Message,
@@ -111,12 +104,12 @@ impl TcpClient {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Sends what waits, then takes what has come.
-    fn drive(&self, state: &mut State, own: Option<Own<'_>>) {
+    pub(super) fn drive(&self, state: &mut State, own: Option<Own<'_>>) {
         self.flush(state);
         if state.gone {
             return;
@@ -125,6 +118,7 @@ impl TcpClient {
         match intake.take(&self.socket, slots, out, own) {
             Ok(0) => {}
             Ok(_) => {
+                // ORDER: Relaxed: a hint; whoever sees it looks again under the lock.
                 self.brought.fetch_add(1, Ordering::Relaxed);
                 state.receivers.drain(..).for_each(Waker::wake);
                 state.parked.drain(..).for_each(|(_, waker)| waker.wake());
@@ -134,7 +128,7 @@ impl TcpClient {
     }
 
     /// One `send` of what waits.
-    fn flush(&self, state: &mut State) {
+    pub(super) fn flush(&self, state: &mut State) {
         if state.out.pending() == 0 || state.gone {
             return;
         }
@@ -151,6 +145,7 @@ impl TcpClient {
     /// The connection is over: everybody hears of it.
     fn fail(&self, state: &mut State) {
         state.gone = true;
+        // ORDER: Relaxed, as in `drive`.
         self.brought.fetch_add(1, Ordering::Relaxed);
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
@@ -163,11 +158,12 @@ impl TcpClient {
 
     /// Drives, if this is the first to ask for it in this sweep; a runtime's poll only sends.
     #[inline]
-    fn drive_if_due(&self, state: &mut State, own: Option<Own<'_>>) {
+    pub(super) fn drive_if_due(&self, state: &mut State, own: Option<Own<'_>>) {
         if !drive::in_place() {
             return self.flush(state);
         }
         let sweep = drive::sweep();
+        // ORDER: Relaxed: changes under the lock that we hold.
         if self.swept.load(Ordering::Relaxed) != sweep {
             self.swept.store(sweep, Ordering::Relaxed);
             self.drive(state, own);
@@ -177,7 +173,7 @@ impl TcpClient {
     /// Whether an operation that has looked before would look in vain: this sweep's drive is
     /// done, and nothing came since. It spares most polls of a wide pipeline the lock.
     #[inline]
-    fn is_in_vain(&self, wait: &mut Wait) -> bool {
+    pub(super) fn is_in_vain(&self, wait: &mut Wait) -> bool {
         // ORDER: Relaxed: only this thread's own drive can have stored this sweep's number; what
         // another thread's brings meanwhile is found in the next sweep.
         wait.ticket.is_some()
@@ -189,7 +185,12 @@ impl TcpClient {
     }
 
     /// A place for a new operation; `None` if it has to wait for one.
-    fn place(&self, state: &mut State, cx: &Context<'_>, wait: &mut Wait) -> Result<Option<Ticket>, Trouble> {
+    pub(super) fn place(
+        &self,
+        state: &mut State,
+        cx: &Context<'_>,
+        wait: &mut Wait,
+    ) -> Result<Option<Ticket>, Trouble> {
         for round in 0..2 {
             if state.gone {
                 return Err(Trouble::Gone);
@@ -210,7 +211,7 @@ impl TcpClient {
 
     /// Adds a frame to what leaves at the next drive.
     #[inline]
-    fn post(&self, state: &mut State, header: &FrameHeader, parts: [&[u8]; 2]) {
+    pub(super) fn post(&self, state: &mut State, header: &FrameHeader, parts: [&[u8]; 2]) {
         if parts[1].len() < DIRECT_BYTES {
             state.out.push(header, parts);
         } else if state.out.push_direct(&self.socket, header, parts).is_err() {
@@ -221,7 +222,7 @@ impl TcpClient {
     /// Looks for an answer: `Ready(Ok)` if it can be collected. `fresh`: posted just now, and
     /// if more is about to be posted too, it had better leave together with that.
     #[inline]
-    fn answer(
+    pub(super) fn answer(
         &self,
         state: &mut State,
         cx: &Context<'_>,
@@ -251,7 +252,13 @@ impl TcpClient {
     }
 
     /// Nothing yet: sees to it that this operation is polled again when there may be.
-    fn rest(&self, state: &mut State, cx: &Context<'_>, wait: &mut Wait, what: For) -> Result<(), Trouble> {
+    pub(super) fn rest(
+        &self,
+        state: &mut State,
+        cx: &Context<'_>,
+        wait: &mut Wait,
+        what: For,
+    ) -> Result<(), Trouble> {
         if state.gone || wait.is_over(cx) {
             if let For::Answer(ticket) = what {
                 state.slots.abandon(ticket);
@@ -338,252 +345,5 @@ impl Drop for TcpClient {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         let _ = state.out.flush(&self.socket);
-    }
-}
-
-impl Link for TcpClient {
-    fn guarantees(&self) -> Guarantees {
-        Guarantees::BY_CPU
-    }
-
-    fn transport(&self) -> &'static str {
-        "tcp"
-    }
-
-    fn peer(&self) -> PeerId {
-        self.peer
-    }
-
-    fn is_open(&self) -> bool {
-        // An idle connection hears of its peer's end only when somebody looks.
-        if let Ok(mut state) = self.state.try_lock()
-            && !state.gone
-        {
-            self.drive(&mut state, None);
-        }
-        // SYNC: Acquire, pairs with the Release store in `fail`.
-        self.open.load(Ordering::Acquire)
-    }
-
-    fn poll_open(
-        &self,
-        cx: &mut Context<'_>,
-        wait: &mut Wait,
-        region: RegionId,
-        rights: Rights,
-    ) -> Poll<Result<Opened, OpenError>> {
-        let mut state = self.lock();
-        let state = &mut *state;
-        let fresh = wait.ticket.is_none();
-        if fresh {
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
-            let body = OpenBody { region: region.0.into(), rights: rights.to_bits().into() };
-            let header = header(FrameKind::Open, 0, 0, ticket.0, OpenBody::BYTES);
-            self.post(state, &header, [body.as_bytes(), &[]]);
-        }
-        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };
-        let taken = state.slots.collect_with(ticket, |answer| opened(answer, region, rights));
-        Poll::Ready(taken.unwrap_or(Err(OpenError::Protocol)))
-    }
-
-    fn close_region(&self, place: &Place) {
-        if let Place::Keyed(key) = place {
-            let mut state = self.lock();
-            if !state.gone {
-                state.out.push(&header(FrameKind::Close, 0, 0, *key, 0), [&[], &[]]);
-                self.flush(&mut state);
-            }
-        }
-    }
-
-    fn poll_operation(
-        &self,
-        cx: &mut Context<'_>,
-        wait: &mut Wait,
-        key: u64,
-        rights: Rights,
-        verb: &mut Verb<'_>,
-    ) -> Poll<Result<u64, OperationError>> {
-        if self.is_in_vain(wait) {
-            return Poll::Pending;
-        }
-        let mut state = self.lock();
-        let state = &mut *state;
-        let fresh = wait.ticket.is_none();
-        if fresh {
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
-            self.post_verb(state, ticket, key, verb);
-        }
-        let into = match verb {
-            Verb::Read { into, .. } if into.len() >= FILL_BYTES => Some(&mut **into),
-            _ => None,
-        };
-        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, into)? else { return Poll::Pending };
-        let placed = wait.placed;
-        let taken = state.slots.collect_with(ticket, |answer| done(answer, rights, verb, placed));
-        Poll::Ready(taken.unwrap_or(Err(OperationError::Protocol)))
-    }
-
-    fn poll_call(
-        &self,
-        cx: &mut Context<'_>,
-        wait: &mut Wait,
-        method: u16,
-        request: &[u8],
-        reply: &mut Vec<u8>,
-    ) -> Poll<Result<(), CallError>> {
-        if self.is_in_vain(wait) {
-            return Poll::Pending;
-        }
-        let mut state = self.lock();
-        let state = &mut *state;
-        let fresh = wait.ticket.is_none();
-        if fresh {
-            if request.len() > MESSAGE_BYTES_MAX {
-                return Poll::Ready(Err(CallError::TooLong { bytes: request.len() }));
-            }
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
-            let header = header(FrameKind::Request, 0, method, ticket.0, request.len());
-            self.post(state, &header, [&[], request]);
-        }
-        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };
-        let status = state.slots.collect(ticket, reply).and_then(Status::from_bits);
-        Poll::Ready(match status {
-            Some(Status::Done) => Ok(()),
-            Some(Status::UnknownMethod) => Err(CallError::UnknownMethod { method }),
-            Some(Status::Refused) => Err(CallError::Refused(String::from_utf8_lossy(reply).into_owned())),
-            Some(Status::Busy) => Err(CallError::Busy),
-            None => Err(CallError::Protocol),
-        })
-    }
-
-    fn poll_send(
-        &self,
-        cx: &mut Context<'_>,
-        wait: &mut Wait,
-        message: &[u8],
-    ) -> Poll<Result<(), CallError>> {
-        if message.len() > MESSAGE_BYTES_MAX {
-            return Poll::Ready(Err(CallError::TooLong { bytes: message.len() }));
-        }
-        let mut state = self.lock();
-        let state = &mut *state;
-        if wait.ticket.is_none() {
-            if state.out.pending() >= OUT_BYTES_MAX {
-                self.drive_if_due(state, None);
-            }
-            if state.gone || state.out.pending() >= OUT_BYTES_MAX {
-                self.rest(state, cx, wait, For::Place)?;
-                return Poll::Pending;
-            }
-            self.post(state, &header(FrameKind::OneWay, 0, 0, 0, message.len()), [&[], message]);
-            // No answer will come: the ticket is where in the stream the message ends.
-            wait.ticket = Some(Ticket(state.out.end()));
-            if !drive::corked() {
-                self.flush(state);
-            }
-        } else {
-            self.drive_if_due(state, None);
-        }
-        if wait.ticket.is_some_and(|end| end.0 <= state.out.taken()) && !state.gone {
-            return Poll::Ready(Ok(()));
-        }
-        self.rest(state, cx, wait, For::Leaving)?;
-        Poll::Pending
-    }
-
-    fn poll_receive(
-        &self,
-        cx: &mut Context<'_>,
-        wait: &mut Wait,
-        into: &mut Vec<u8>,
-    ) -> Poll<Result<(), CallError>> {
-        let mut state = self.lock();
-        let state = &mut *state;
-        for round in 0..2 {
-            if let Some(message) = state.intake.message() {
-                *into = message;
-                return Poll::Ready(Ok(()));
-            }
-            if round == 0 {
-                self.drive_if_due(state, None);
-            }
-        }
-        self.rest(state, cx, wait, For::Message)?;
-        Poll::Pending
-    }
-
-    fn abandon(&self, ticket: Ticket) {
-        self.lock().slots.abandon(ticket);
-    }
-}
-
-impl TcpClient {
-    fn post_verb(&self, state: &mut State, ticket: Ticket, key: u64, verb: &Verb<'_>) {
-        let (key, start) = (key.into(), |kind, bytes| header(kind, 0, 0, ticket.0, bytes));
-        match verb {
-            Verb::Read { offset, into } => {
-                let bytes = (into.len() as u32).into();
-                let body = ReadBody { key, offset: (*offset).into(), bytes, reserved: 0.into() };
-                self.post(state, &start(FrameKind::Read, ReadBody::BYTES), [body.as_bytes(), &[]]);
-                if into.len() >= DIRECT_BYTES {
-                    state.intake.expect(into.len());
-                }
-            }
-            Verb::Write { offset, from } => {
-                let body = WriteBody { key, offset: (*offset).into() };
-                let bytes = WriteBody::BYTES + from.len();
-                self.post(state, &start(FrameKind::Write, bytes), [body.as_bytes(), from]);
-            }
-            Verb::CompareSwap { offset, expected: operand, new: replacement } => {
-                let (offset, operand) = ((*offset).into(), (*operand).into());
-                let body = AtomicBody { key, offset, operand, replacement: (*replacement).into() };
-                self.post(state, &start(FrameKind::CompareSwap, AtomicBody::BYTES), [body.as_bytes(), &[]]);
-            }
-            Verb::FetchAdd { offset, add } => {
-                let (offset, operand) = ((*offset).into(), (*add).into());
-                let body = AtomicBody { key, offset, operand, replacement: 0.into() };
-                self.post(state, &start(FrameKind::FetchAdd, AtomicBody::BYTES), [body.as_bytes(), &[]]);
-            }
-        }
-    }
-}
-
-/// What the answer to an `Open` means.
-fn opened(answer: &Answer, region: RegionId, asked: Rights) -> Result<Opened, OpenError> {
-    match Outcome::from_bits(answer.status) {
-        Some(Outcome::Done) => {
-            let opened = OpenedBody::ref_from_bytes(&answer.body).map_err(|_| OpenError::Protocol)?;
-            let rights = Rights::from_bits(opened.rights.get());
-            if !rights.contains(asked) {
-                return Err(OpenError::Protocol);
-            }
-            Ok(Opened { bytes: opened.bytes.get(), rights, place: Place::Keyed(opened.key.get()) })
-        }
-        Some(Outcome::NoSuchRegion) => Err(OpenError::NoSuchRegion(region)),
-        Some(Outcome::NoRight) => Err(OpenError::NoRight { asked }),
-        Some(Outcome::TooManyRegions) => Err(OpenError::TooManyRegions),
-        _ => Err(OpenError::Protocol),
-    }
-}
-
-/// What the answer to a one-sided operation means; of a READ's, `placed` bytes are in place.
-#[inline]
-fn done(answer: &Answer, rights: Rights, verb: &mut Verb<'_>, placed: usize) -> Result<u64, OperationError> {
-    let outcome = Outcome::from_bits(answer.status);
-    if outcome != Some(Outcome::Done) {
-        return Err(OperationError::from_outcome(outcome, verb, rights));
-    }
-    match verb {
-        Verb::Read { into, .. } => {
-            let rest = into.get_mut(placed..).filter(|rest| rest.len() == answer.body.len());
-            rest.ok_or(OperationError::Protocol)?.copy_from_slice(&answer.body);
-            Ok(0)
-        }
-        Verb::Write { .. } => Ok(0),
-        Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {
-            let word = answer.body.as_slice().try_into().map_err(|_| OperationError::Protocol)?;
-            Ok(u64::from_le_bytes(word))
-        }
     }
 }

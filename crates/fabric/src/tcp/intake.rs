@@ -5,7 +5,8 @@
 //! memory grows with the bytes that came. A long body is received where it belongs, not through
 //! the common buffer.
 
-use super::stream::{Inbound, Outbound, Received, header, receive_into, receive_onto};
+use super::outbound::Outbound;
+use super::stream::{Inbound, Received, header, receive_into, receive_onto};
 use crate::slots::{Slots, Ticket};
 use barn_layout::frame::{Frame, FrameHeader, FrameKind, OpenedBody, Outcome};
 use barn_layout::limits::{MESSAGE_BYTES_MAX, OPERATION_BYTES_MAX};

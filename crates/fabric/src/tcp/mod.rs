@@ -6,9 +6,12 @@
 //! ([`agent`]), whole words at a time and in the order in which they were posted.
 
 mod agent;
+mod answer;
 mod client;
 mod handshake;
 mod intake;
+mod link;
+mod outbound;
 mod peer;
 mod port;
 mod stream;

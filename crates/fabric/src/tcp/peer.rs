@@ -9,7 +9,8 @@ use crate::node::Core;
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Reply, ReplySink, Request, Service};
 use crate::tcp::agent::{Agent, Nonsense, PIECE_BYTES};
-use crate::tcp::stream::{Inbound, Outbound, Received, header};
+use crate::tcp::outbound::Outbound;
+use crate::tcp::stream::{Inbound, Received, header};
 use barn_layout::frame::{FrameError, FrameKind};
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::Status;
@@ -145,7 +146,7 @@ impl Peer {
 
     /// Does what the bytes that are here ask for, until the peer has enough answers waiting.
     fn advance(&mut self, core: &Core, service: &mut dyn Service) -> Result<usize, End> {
-        let (mut operations, mut messages) = (0, 0);
+        let (mut operations, mut messages, mut ahead) = (0, 0, 0);
         let Self { id: peer, inbound, out, agent, .. } = self;
         let mut end = Ok(());
         while out.pending() < HIGH_WATER_BYTES {
@@ -153,6 +154,11 @@ impl Peer {
                 agent.read_on(out);
                 continue;
             }
+            // One READ is seldom alone.
+            if operations > 0 && ahead == 0 {
+                ahead = agent.look_ahead(inbound.ahead());
+            }
+            ahead = ahead.saturating_sub(1);
             let (frame, body) = match inbound.next() {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
