@@ -87,9 +87,10 @@ impl Standing {
         // SYNC: pairs with the Acquire fence in the agent's READ: an agent that copied bytes
         // which were stored after this sees that the grant has ended.
         fence(Ordering::Release);
-        // SYNC: SeqCst, pairs with `change`. It lasts as long as one WRITE: milliseconds.
+        // SYNC: SeqCst, pairs with `change`. A change lasts as long as one WRITE: milliseconds,
+        // or longer if its thread is not running, which yielding lets it.
         while self.busy.load(Ordering::SeqCst) {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
         if let Some((words, offset)) = &self.word {
             // The word is in the node's own outbound half, whose length is fixed.

@@ -199,6 +199,19 @@ fn a_dropped_region_makes_room_for_another() {
 }
 
 #[test]
+fn an_open_that_is_given_up_leaves_no_grant_behind() {
+    let serving = Serving::start();
+    let connection = serving.connect();
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..REGIONS_PER_PEER_MAX + 100 {
+        let opening = std::pin::pin!(connection.open(REGION, Rights::READ)).poll(&mut cx);
+        assert!(opening.is_pending());
+        connection.call(ECHO, b"go on", &mut Vec::new()).wait().unwrap();
+    }
+    connection.open(REGION, Rights::READ).wait().unwrap();
+}
+
+#[test]
 fn a_batch_longer_than_the_window_is_carried_out_in_order() {
     let serving = Serving::start();
     let region = serving.connect().open(REGION, Rights::ALL).wait().unwrap();

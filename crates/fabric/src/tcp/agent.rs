@@ -54,6 +54,8 @@ impl Hasher for AsIs {
 pub(super) struct Agent {
     grants: HashMap<u64, Grant, BuildHasherDefault<AsIs>>,
     reading: Option<Reading>,
+    /// Whether the last operation was a WRITE.
+    wrote: bool,
 }
 
 /// A long READ of which pieces are still to be given.
@@ -135,10 +137,12 @@ impl Agent {
     /// Carries out a one-sided operation and adds its answer, or, for a long READ, begins it.
     #[inline]
     pub(super) fn execute(&mut self, frame: &Frame, body: &[u8], out: &mut Outbound) -> Result<(), Nonsense> {
-        // ORDER: Acquire: an operation begins only after those before it have been carried out
+        // ORDER: AcqRel: an operation begins only after those before it have been carried out
         // (`Guarantees::operations_in_order`); pairs with the Release fence in
         // `versioned::publish`, whose body a READ between two READs of the version may tear.
-        fence(Ordering::Acquire);
+        // After a WRITE, SeqCst: else a READ could overtake it in the store buffer.
+        fence(if self.wrote { Ordering::SeqCst } else { Ordering::AcqRel });
+        self.wrote = frame.kind == FrameKind::Write;
         let (outcome, previous) = match frame.kind {
             FrameKind::Read => {
                 let read = ReadBody::ref_from_bytes(body).map_err(|_| Nonsense)?;
