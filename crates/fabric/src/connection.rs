@@ -139,8 +139,11 @@ impl Connection {
 #[must_use = "a future does nothing unless it is driven"]
 pub struct Connecting {
     start: Option<(String, ConnectOptions)>,
-    result: Option<Arc<std::sync::Mutex<Option<Result<Connection, ConnectError>>>>>,
+    result: Option<Arc<std::sync::Mutex<Connected>>>,
 }
+
+/// What the connecting thread leaves when it is done.
+type Connected = Option<Result<Connection, ConnectError>>;
 
 impl Future for Connecting {
     type Output = Result<Connection, ConnectError>;
