@@ -28,7 +28,7 @@ use rustix::net::{
 };
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -101,7 +101,6 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         receivers: Vec::new(),
         pushed: HashMap::new(),
         buffer: Vec::new(),
-        last_sweep: 0,
         unrung: false,
     };
     let client = Arc::new_cyclic(|me| ShmClient {
@@ -115,6 +114,8 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         node_bell,
         bell: Arc::new(bell),
         open: AtomicBool::new(true),
+        swept: AtomicU64::new(0),
+        brought: AtomicU64::new(0),
         state: Mutex::new(state),
         control: Mutex::default(),
         socket_watch: OnceLock::new(),
@@ -152,6 +153,10 @@ struct ShmClient {
     node_bell: OwnedFd,
     bell: Arc<OwnedFd>,
     open: AtomicBool,
+    /// The last sweep that looked for what has come.
+    swept: AtomicU64,
+    /// Counts the looks that brought something.
+    brought: AtomicU64,
     state: Mutex<State>,
     control: Mutex<Control>,
     socket_watch: OnceLock<Watch>,
@@ -168,7 +173,6 @@ struct State {
     /// Messages from the node of which only some pieces have come.
     pushed: HashMap<u64, Vec<u8>>,
     buffer: Vec<u8>,
-    last_sweep: u64,
     /// Something was posted since the node's sleep was last looked at.
     unrung: bool,
 }
@@ -283,16 +287,34 @@ impl ShmClient {
     /// posted for it.
     fn drive(&self, state: &mut State) {
         let sweep = drive::sweep();
-        if sweep != 0 && sweep == state.last_sweep {
+        // ORDER: Relaxed, here and below: both change under the lock that we hold, and are looked
+        // at without it only as hints.
+        if sweep != 0 && sweep == self.swept.load(Ordering::Relaxed) {
             return;
         }
-        state.last_sweep = sweep;
-        if state.take(self).is_err() {
-            self.close(state);
+        self.swept.store(sweep, Ordering::Relaxed);
+        match state.take(self) {
+            Ok(0) => {}
+            Ok(_) => self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
+            Err(Corrupt) => self.close(state),
         }
         if std::mem::take(&mut state.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.node_bell);
         }
+    }
+
+    /// Whether a call that has looked before would look in vain: this sweep has looked already,
+    /// and nothing came since. It spares most polls of a wide pipeline the lock.
+    #[inline]
+    fn is_in_vain(&self, wait: &mut Wait) -> bool {
+        // ORDER: Relaxed: only this thread's own look can have stored this sweep's number; what
+        // another thread's look brings meanwhile is found in the next sweep.
+        wait.posted
+            && drive::in_place()
+            && self.swept.load(Ordering::Relaxed) == drive::sweep()
+            && self.brought.load(Ordering::Relaxed) == wait.seen
+            && !drive::parking()
+            && wait.pass()
     }
 
     /// What a pending operation does next, once it has left its waker where it must: say what to
@@ -309,6 +331,10 @@ impl ShmClient {
             self.close(state);
         }
         let again = found != Ok(0);
+        if again {
+            // ORDER: Relaxed: changes under the lock that we hold.
+            self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
         if std::mem::take(&mut state.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.node_bell);
         }
@@ -341,6 +367,8 @@ impl ShmClient {
     fn close(&self, state: &mut State) {
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
+        // ORDER: Relaxed: changes under the lock that we hold.
+        self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         state.slots.wake_all();
         state.receivers.drain(..).for_each(Waker::wake);
         // Wakes a thread that sleeps on this connection.
@@ -360,6 +388,7 @@ impl ShmClient {
         // Replies that the node gave before it died are still in the ring; a poll takes them
         // before it looks whether the node is there.
         let mut state = lock(&self.state);
+        // Garbage or not, the connection is over.
         let _ = state.take(self);
         self.close(&mut state);
         drop(state);
@@ -539,9 +568,13 @@ impl Link for ShmClient {
         if request.len() > MESSAGE_BYTES_MAX {
             return Poll::Ready(Err(CallError::TooLong { bytes: request.len() }));
         }
+        if self.is_in_vain(wait) {
+            return Poll::Pending;
+        }
         let mut state = lock(&self.state);
         let state = &mut *state;
         if !wait.posted {
+            wait.seen = u64::MAX;
             if wait.ticket.is_none() {
                 wait.ticket = state.slots.take();
             }
@@ -567,6 +600,8 @@ impl Link for ShmClient {
             wait.ticket = None;
             return Poll::Ready(answer(status, method, reply));
         }
+        // ORDER: Relaxed: changes under the lock that we hold.
+        wait.seen = self.brought.load(Ordering::Relaxed);
         if !self.is_open() {
             return Poll::Ready(Err(self.give_up(state, wait, CallError::PeerGone)));
         }

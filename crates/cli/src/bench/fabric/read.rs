@@ -8,7 +8,7 @@ use barn_fabric::region::bare::{chase_next, chase_place};
 use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{Pipeline, RemoteRegion};
 
-use super::bare_tcp::BareTcp;
+use super::bare_tcp::{BareTcp, Ends};
 use super::{Bench, SIZES};
 use crate::bench::timing::{in_turn, rates};
 use crate::report::{Better, Row};
@@ -80,9 +80,9 @@ fn blocking(
             (ours, "memcpy", theirs)
         }
         None => {
-            let mut bare = BareTcp::start(40, bytes)?;
+            let mut bare = BareTcp::start(Ends::Spin, 40, bytes)?;
             let (ours, theirs) = in_turn(effort, ours, |count| bare.round_trips(count, 1));
-            (ours, "bare socket", theirs)
+            (ours, "bare spinning socket", theirs)
         }
     };
     let row = Row::nanoseconds(format!("{name}/blocking"), &our_samples)
@@ -115,7 +115,7 @@ fn pipelined(
             (ours, "memcpy", theirs)
         }
         None => {
-            let mut bare = BareTcp::start(40, bytes)?;
+            let mut bare = BareTcp::start(Ends::Block, 40, bytes)?;
             let (ours, theirs) = in_turn(effort, ours, |count| bare.round_trips(count, window));
             (ours, "bare socket", theirs)
         }
