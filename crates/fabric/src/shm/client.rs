@@ -19,7 +19,7 @@ use barn_layout::channel::{CONTROL_BYTES, ChannelShape, WINDOW_DEFAULT};
 use barn_layout::frame::Outcome;
 use barn_layout::handshake::{MAGIC, Refusal, ShmHello, ShmOpen, ShmOpened, ShmWelcome, VERSION};
 use barn_layout::limits::{MESSAGE_BYTES_MAX, WORD_BYTES};
-use barn_layout::message::{Kind, MessageHeader, Status};
+use barn_layout::message::{Arrival, Kind, MessageHeader, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -116,6 +116,7 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         open: AtomicBool::new(true),
         swept: AtomicU64::new(0),
         brought: AtomicU64::new(0),
+        next: Default::default(),
         state: Mutex::new(state),
         control: Mutex::default(),
         socket_watch: OnceLock::new(),
@@ -157,6 +158,8 @@ struct ShmClient {
     swept: AtomicU64,
     /// Counts the looks that brought something.
     brought: AtomicU64,
+    /// Where the next answers will arrive, in ring and request region, and with what numbers.
+    next: [(AtomicU64, AtomicU64); 2],
     state: Mutex<State>,
     control: Mutex<Control>,
     socket_watch: OnceLock<Watch>,
@@ -298,23 +301,44 @@ impl ShmClient {
             Ok(_) => self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
             Err(Corrupt) => self.close(state),
         }
+        self.note_next(state);
         if std::mem::take(&mut state.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.node_bell);
         }
     }
 
-    /// Whether a call that has looked before would look in vain: this sweep has looked already,
-    /// and nothing came since. It spares most polls of a wide pipeline the lock.
+    /// Whether a call that has looked before would look in vain: nothing came since. It spares
+    /// a spinning thread, and most polls of a wide pipeline, the lock.
     #[inline]
     fn is_in_vain(&self, wait: &mut Wait) -> bool {
-        // ORDER: Relaxed: only this thread's own look can have stored this sweep's number; what
-        // another thread's look brings meanwhile is found in the next sweep.
+        // ORDER: Relaxed: only hints. What they miss now is found by a later poll, of which one
+        // in so many (`Wait::pass`) takes the lock and looks at everything.
         wait.posted
             && drive::in_place()
-            && self.swept.load(Ordering::Relaxed) == drive::sweep()
             && self.brought.load(Ordering::Relaxed) == wait.seen
+            && (self.swept.load(Ordering::Relaxed) == drive::sweep() || !self.has_news())
             && !drive::parking()
             && wait.pass()
+    }
+
+    /// Whether one of the next answers has arrived.
+    #[inline]
+    fn has_news(&self) -> bool {
+        let lanes = if self.shape.window > 0 { 2 } else { 1 };
+        self.next[..lanes].iter().any(|(at, number)| {
+            let word = self.outbound.load_word(at.load(Ordering::Relaxed), Ordering::Relaxed).unwrap_or(0);
+            u64::from(Arrival::from_bits(word).number) == number.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Remembers where the next answers will arrive.
+    fn note_next(&self, state: &State) {
+        let lane = state.lane.as_ref().and_then(RequestLane::next);
+        for ((at, number), next) in self.next.iter().zip([Some(state.reader.next()), lane]) {
+            let (next_at, next_number) = next.map_or((0, u64::MAX), |(at, number)| (at, number.into()));
+            at.store(next_at, Ordering::Relaxed);
+            number.store(next_number, Ordering::Relaxed);
+        }
     }
 
     /// What a pending operation does next, once it has left its waker where it must: say what to

@@ -89,6 +89,12 @@ impl RequestLane {
         Ok(taken)
     }
 
+    /// Where the arrival word of the oldest request's answer will be, and its number.
+    pub(super) fn next(&self) -> Option<(u64, u32)> {
+        let (_, lap) = self.out[self.oldest]?;
+        Some((self.shape.reply_slot(self.oldest) as u64, lap))
+    }
+
     /// An answer came through the ring, because it was long: its slot is free again.
     pub(super) fn answered_elsewhere(&mut self, ticket: Ticket) {
         if let Some(slot) = self.out.iter().position(|out| out.is_some_and(|(out, _)| out == ticket)) {
