@@ -55,3 +55,8 @@ pub use {
     registry::{PeerId, RegisterError, Registry},
     service::{Deferred, Reply, Request, Sender, Service},
 };
+
+/// The programs in README.md compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
