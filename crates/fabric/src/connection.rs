@@ -324,7 +324,11 @@ impl Operation<'_> {
                     if let Err(error) = self.verb.check(self.region.rights, self.region.bytes) {
                         return self.finish(Err(error));
                     }
-                    if drive::interleaved() && matches!(self.verb, Verb::Read { .. }) {
+                    // Not before a sleep: nothing would wake it.
+                    if drive::interleaved()
+                        && matches!(self.verb, Verb::Read { .. })
+                        && !drive::parking()
+                    {
                         words.prefetch(self.verb.offset(), self.verb.bytes());
                         self.stage = Stage::Fetching;
                         return Poll::Pending;

@@ -554,8 +554,9 @@ impl Link for ShmClient {
                     _ => state.post(wait, header, request, self.shape.ring_bytes),
                 };
                 state.unrung |= wait.posted;
-                if wait.posted && drive::in_place() {
-                    // Nothing can have come yet; the next poll looks.
+                if wait.posted && drive::in_place() && !drive::parking() {
+                    // Nothing can have come yet; the next poll looks. (Not before a sleep: whoever
+                    // does not say what to sleep on is not woken.)
                     return Poll::Pending;
                 }
             }
