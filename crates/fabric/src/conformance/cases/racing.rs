@@ -6,7 +6,7 @@ use crate::conformance::{Boxed, Harness, Job, Style};
 use crate::region::{Ordering, Rights, versioned};
 use barn_layout::RegionId;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// Handles on region 1, each of a client of its own.
 async fn clients(site: &Site<'_>, count: usize) -> Vec<RemoteRegion> {
@@ -102,16 +102,17 @@ pub(crate) async fn racing_readers_never_take_a_torn_value(harness: &dyn Harness
     const BODY: usize = 256;
     let site = Site::start(harness);
     let (_client, _, region) = one_region(&site, 4096).await;
-    versioned::publish(region.words(), 0, &[0; BODY]).unwrap();
-    let (pause, stop) = (harness.pause(), Arc::new(AtomicBool::new(false)));
+    versioned::publish(region.words(), 0, &[1; BODY]).unwrap();
+    let pause = harness.pause();
     let (accepted, raw_torn) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut jobs: Vec<Job> = Vec::new();
-    let left = Arc::new(AtomicU64::new(2));
+    // The readers hold it; when they are done, or have failed, the writer is alone with it.
+    let readers = Arc::new(());
     for remote in clients(&site, 2).await {
-        let (accepted, raw_torn, left, stop) =
-            (accepted.clone(), raw_torn.clone(), left.clone(), stop.clone());
+        let (accepted, raw_torn, reader) = (accepted.clone(), raw_torn.clone(), readers.clone());
         jobs.push(job(move || {
             Box::pin(async move {
+                let _reader = reader;
                 let mut mine = 0u64;
                 for round in 0..200_000u64 {
                     let mut body = [0; BODY];
@@ -133,18 +134,13 @@ pub(crate) async fn racing_readers_never_take_a_torn_value(harness: &dyn Harness
                 }
                 assert!(mine > 0, "no value was ever read whole");
                 accepted.fetch_add(mine, Ordering::Relaxed);
-                // SYNC: AcqRel and Release: the writer stops once all readers have.
-                if left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    stop.store(true, Ordering::Release);
-                }
             })
         }));
     }
     let words = region.words().clone();
     jobs.push(job(move || {
         Box::pin(async move {
-            // SYNC: Acquire, pairs with the last reader's store.
-            while !stop.load(Ordering::Acquire) {
+            while Arc::strong_count(&readers) > 1 {
                 let version = words.load_word(0, Ordering::Relaxed).unwrap();
                 versioned::publish(&words, 0, &[(version / 2 + 1) as u8; BODY]).unwrap();
                 // Some time between values, or a reader never meets a whole one.
