@@ -8,7 +8,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub mod bench;
 pub mod doctor;
+pub mod ping;
+pub mod serve;
 pub mod tour;
 
 /// What a command ended with. The numbers are part of the interface: scripts test them.
@@ -63,6 +66,23 @@ pub enum Command {
     /// With --json the document is { "machine": {…}, "checks": [ { "group", "name",
     /// "status", "found", "why", "fix" } ] }; `fix` is there where something can be done.
     Doctor(doctor::Args),
+
+    /// Start a node: it offers its memory to other processes and answers their requests.
+    ///
+    /// On defaults it listens for this user's processes on a Unix socket (shm: they read its
+    /// memory directly) and on loopback (tcp), and needs no configuration. With --json it prints
+    /// one line of JSON once it is ready.
+    Serve(serve::Args),
+
+    /// Ask a node whether it is there, what it holds, and how long a round trip takes.
+    Ping(ping::Args),
+
+    /// Measure Barn beside the limits of this machine, in the same run.
+    ///
+    /// With --json the document is { "bench", "machine", "rows" }; a row has name, unit, value,
+    /// low, high, better and, where something was measured beside it, beside, beside_value and
+    /// ratio (ours over theirs).
+    Bench(bench::Args),
 }
 
 /// Parses the command line, runs it, and reports a failure on standard error.
@@ -82,6 +102,9 @@ fn dispatch(cli: &Cli) -> io::Result<Exit> {
     match &cli.command {
         None => tour::run(cli.json),
         Some(Command::Doctor(args)) => doctor::run(args, cli.json),
+        Some(Command::Serve(args)) => serve::run(args, cli.json),
+        Some(Command::Ping(args)) => ping::run(args, cli.json),
+        Some(Command::Bench(args)) => bench::run(args, cli.json),
     }
 }
 

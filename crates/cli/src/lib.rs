@@ -12,11 +12,14 @@
 
 use std::process::ExitCode;
 
+pub mod bench;
+pub mod bytes;
 pub mod command;
 pub mod doctor;
 pub mod machine;
 pub mod progress;
 pub mod report;
+pub mod token;
 
 /// Parses the command line, runs the command and turns its outcome into the exit code.
 pub fn main() -> ExitCode {

@@ -316,52 +316,65 @@ enum Stage {
 }
 
 impl Operation<'_> {
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, OperationError>> {
-        match &self.region.place {
-            Place::Mapped { words, grants, grant } => {
-                if matches!(self.stage, Stage::New) {
-                    if let Err(error) = self.verb.check(self.region.rights, self.region.bytes) {
-                        return self.finish(Err(error));
-                    }
-                    // Not before a sleep: nothing would wake it.
-                    if drive::interleaved()
-                        && matches!(self.verb, Verb::Read { .. })
-                        && !drive::parking()
-                    {
-                        words.prefetch(self.verb.offset(), self.verb.bytes());
-                        self.stage = Stage::Fetching;
-                        return Poll::Pending;
-                    }
-                }
-                let done = self.verb.execute(words);
-                // SYNC: pairs with the fence in `Standing::end`: bytes that were stored after
-                // the grant ended are never taken for the grant's.
-                fence(Ordering::Acquire);
-                let live = grants.load_word(*grant, Ordering::Relaxed) == Ok(GRANT_LIVE);
-                let open = self.region.opened.link.is_open();
-                self.finish(match (live, open) {
-                    (true, true) => done,
-                    (_, false) => Err(OperationError::PeerGone),
-                    (false, _) => Err(OperationError::Revoked),
-                })
-            }
-            Place::Keyed(key) => {
-                if matches!(self.stage, Stage::New) {
-                    if let Err(error) = self.verb.check(self.region.rights, self.region.bytes) {
-                        return self.finish(Err(error));
-                    }
-                    self.stage = Stage::Posted(Wait::new(self.region.deadline));
-                }
-                let Stage::Posted(wait) = &mut self.stage else { return Poll::Pending };
-                let link = &self.region.opened.link;
-                let polled = link.poll_operation(cx, wait, *key, self.region.rights, &mut self.verb);
-                match polled {
-                    Poll::Ready(result) => self.finish(result),
-                    Poll::Pending => Poll::Pending,
-                }
-            }
+        let Place::Mapped { words, .. } = &self.region.place else { return self.poll_posted(cx) };
+        if matches!(self.stage, Stage::New) && drive::interleaved() && matches!(self.verb, Verb::Read { .. })
+        {
+            // Out of bounds is found below, at the next poll; a prefetch is only advice.
+            words.prefetch(self.verb.offset(), self.verb.bytes());
+            self.stage = Stage::Fetching;
+            return Poll::Pending;
         }
+        self.stage = Stage::Finished;
+        Poll::Ready(self.execute_mapped())
+    }
+
+    /// Carries it out where the region is mapped here: loads and stores, nobody is asked.
+    #[inline(always)]
+    fn execute_mapped(&mut self) -> Result<u64, OperationError> {
+        let Place::Mapped { words, grants, grant } = &self.region.place else {
+            return Err(OperationError::BadKey);
+        };
+        self.verb.check(self.region.rights, self.region.bytes)?;
+        let done = self.verb.execute(words)?;
+        // SYNC: pairs with the fence in `Standing::end`: bytes that were stored after the grant
+        // ended are never taken for the grant's.
+        fence(Ordering::Acquire);
+        if !self.region.opened.link.is_open() {
+            return Err(OperationError::PeerGone);
+        }
+        if grants.load_word(*grant, Ordering::Relaxed) != Ok(GRANT_LIVE) {
+            return Err(OperationError::Revoked);
+        }
+        Ok(done)
+    }
+
+    /// Carries it out through the link: posts it at the first poll, then looks for the answer.
+    fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, OperationError>> {
+        let Place::Keyed(key) = &self.region.place else { return Poll::Pending };
+        if matches!(self.stage, Stage::New) {
+            if let Err(error) = self.verb.check(self.region.rights, self.region.bytes) {
+                return self.finish(Err(error));
+            }
+            self.stage = Stage::Posted(Wait::new(self.region.deadline));
+        }
+        let Stage::Posted(wait) = &mut self.stage else { return Poll::Pending };
+        let link = &self.region.opened.link;
+        match link.poll_operation(cx, wait, *key, self.region.rights, &mut self.verb) {
+            Poll::Ready(result) => self.finish(result),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Runs it to its end on this thread.
+    #[inline]
+    fn wait(mut self) -> Result<u64, OperationError> {
+        if matches!(self.region.place, Place::Mapped { .. }) {
+            // Nothing to wait for: the future would be ready at its first poll.
+            return self.execute_mapped();
+        }
+        drive::block_on(std::future::poll_fn(move |cx| self.poll_posted(cx)))
     }
 
     #[inline]
@@ -388,7 +401,7 @@ pub struct Transfer<'a>(Operation<'a>);
 impl Future for Transfer<'_> {
     type Output = Result<(), OperationError>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll(cx).map(|result| result.map(|_| ()))
     }
@@ -398,7 +411,7 @@ impl Transfer<'_> {
     /// Carries it out, blocking this thread.
     #[inline]
     pub fn wait(self) -> Result<(), OperationError> {
-        drive::block_on(self)
+        self.0.wait().map(|_| ())
     }
 }
 
@@ -418,7 +431,7 @@ impl Future for Atomic<'_> {
 impl Atomic<'_> {
     /// Carries it out, blocking this thread.
     pub fn wait(self) -> Result<u64, OperationError> {
-        drive::block_on(self)
+        self.0.wait()
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Verb<'a> {
 }
 
 impl Verb<'_> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needs(&self) -> Rights {
         match self {
             Self::Read { .. } => Rights::READ,
@@ -27,7 +27,7 @@ impl Verb<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn offset(&self) -> u64 {
         match self {
             Self::Read { offset, .. }
@@ -37,7 +37,7 @@ impl Verb<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Read { into, .. } => into.len(),
@@ -48,7 +48,7 @@ impl Verb<'_> {
 
     /// Whether a grant of `rights` on a region of `region_bytes` covers this. Every transport
     /// asks on the client's side, so that errors are the same, and again on the node's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check(&self, rights: Rights, region_bytes: u64) -> Result<(), OperationError> {
         let (needs, offset, bytes) = (self.needs(), self.offset(), self.bytes());
         if !rights.contains(needs) {
@@ -67,7 +67,7 @@ impl Verb<'_> {
     }
 
     /// Carries it out on memory that is mapped here. Gives an atomic's previous value, else 0.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn execute(&mut self, words: &Words) -> Result<u64, OperationError> {
         Ok(match self {
             Self::Read { offset, into } => words.load(*offset, into).map(|()| 0)?,

@@ -57,7 +57,7 @@ impl<F: Future> Pipeline<F> {
 
     /// Polls every place once. A place whose operation ends takes the next one and starts it
     /// in the same breath, so that its memory is on the way while the others are looked at.
-    #[inline]
+    #[inline(always)]
     fn sweep(
         &mut self,
         next: &mut impl Iterator<Item = F>,

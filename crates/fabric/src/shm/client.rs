@@ -555,8 +555,7 @@ impl Link for ShmClient {
                 };
                 state.unrung |= wait.posted;
                 if wait.posted && drive::in_place() && !drive::parking() {
-                    // Nothing can have come yet; the next poll looks. (Not before a sleep: whoever
-                    // does not say what to sleep on is not woken.)
+                    // Nothing can have come yet; the next poll looks.
                     return Poll::Pending;
                 }
             }

@@ -1,0 +1,8 @@
+//! The benchmarks, and what they share.
+//!
+//! A benchmark starts a node of its own (a real process), measures ours and the limit in turn so
+//! that a noisy minute hits both, and reports medians with their spread.
+
+pub mod fabric;
+pub(crate) mod node;
+pub(crate) mod timing;

@@ -1,0 +1,105 @@
+//! The limit of a socket: a peer that answers requests of one length with replies of another,
+//! both ends spinning, everything that is ready sent in one call.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+
+use crate::bench::timing::pin;
+
+/// A connection to an answering thread.
+pub(super) struct BareTcp {
+    stream: Option<TcpStream>,
+    request: Vec<u8>,
+    reply_bytes: usize,
+    buffer: Vec<u8>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BareTcp {
+    /// Starts the answering thread and connects to it.
+    pub(super) fn start(request_bytes: usize, reply_bytes: usize) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let thread = std::thread::spawn(move || {
+            pin(None, 1);
+            if let Ok((stream, _)) = listener.accept() {
+                let _ = answer(stream, request_bytes, reply_bytes);
+            }
+        });
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream: Some(stream),
+            request: vec![7; request_bytes],
+            reply_bytes,
+            buffer: vec![0; reply_bytes.max(256 << 10)],
+            thread: Some(thread),
+        })
+    }
+
+    /// So many requests and replies, a window of them under way.
+    pub(super) fn round_trips(&mut self, count: usize, window: usize) {
+        let Some(stream) = &mut self.stream else { return };
+        let batch = self.request.repeat(window);
+        let (mut sent, mut received_bytes) = (0usize, 0usize);
+        while received_bytes < count * self.reply_bytes {
+            let received = received_bytes / self.reply_bytes;
+            let now = (count - sent).min(window - (sent - received));
+            if now > 0 {
+                send_all(stream, &batch[..now * self.request.len()]).expect("the bare peer is there");
+                sent += now;
+            }
+            received_bytes += receive(stream, &mut self.buffer).expect("the bare peer is there");
+        }
+    }
+}
+
+/// What is there now; nothing if nothing is.
+fn receive(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    match stream.read(buffer) {
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn send_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream, request_bytes: usize, reply_bytes: usize) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    let mut buffer = vec![0; 256 << 10];
+    let reply = vec![9; (64 << 10usize).max(reply_bytes)];
+    let mut pending = 0;
+    loop {
+        pending += receive(&mut stream, &mut buffer)?;
+        let mut owed = pending / request_bytes * reply_bytes;
+        pending %= request_bytes;
+        while owed > 0 {
+            let now = owed.min(reply.len());
+            send_all(&mut stream, &reply[..now])?;
+            owed -= now;
+        }
+    }
+}
+
+impl Drop for BareTcp {
+    fn drop(&mut self) {
+        drop(self.stream.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! READs: one at a time and many at once.
+
+use std::hint::black_box;
+use std::io;
+
+use barn_fabric::region::Words;
+use barn_fabric::region::bare::{chase_next, chase_place};
+use barn_fabric::seam::{Random, Seeded};
+use barn_fabric::{Pipeline, RemoteRegion};
+
+use super::bare_tcp::BareTcp;
+use super::{Bench, SIZES};
+use crate::bench::timing::{in_turn, rates};
+use crate::report::{Better, Row};
+
+/// READs in flight: what hides the latency of memory on one core (its line fill buffers).
+const WINDOW: usize = 16;
+/// From here on a READ is a copy more than a wait: it stands beside a memcpy.
+const COPY_BYTES: usize = 64 << 10;
+
+/// Every size, blocking and pipelined.
+pub(super) fn measure(bench: &mut Bench, transport: &str) -> io::Result<()> {
+    let (_connection, region) = bench.connect(transport)?;
+    for bytes in SIZES {
+        let name = format!("{transport}/read-{}", size_name(bytes));
+        bench.progress.show(&name);
+        blocking(bench, &region, transport, bytes, &name)?;
+        pipelined(bench, &region, transport, bytes, &name)?;
+    }
+    Ok(())
+}
+
+fn size_name(bytes: usize) -> String {
+    match bytes {
+        1024.. if bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
+        1024.. => format!("{}k", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
+/// Adds up words, as the bare loops do: the bytes are used.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.as_chunks::<8>().0.iter().fold(0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
+}
+
+/// Dependent READs: where the next is follows from what the last one held.
+fn chase(region: &RemoteRegion, bytes: usize, count: usize) {
+    let mut into = vec![0; bytes];
+    let places = region.bytes() / bytes as u64;
+    let mut at = 7;
+    for _ in 0..count {
+        let offset = chase_place(at, places) * bytes as u64;
+        region.read(offset, &mut into).wait().expect("the node is there");
+        at = chase_next(at, if bytes < COPY_BYTES { sum(&into) } else { u64::from(into[0]) });
+    }
+    black_box(at);
+}
+
+fn blocking(
+    bench: &mut Bench,
+    region: &RemoteRegion,
+    transport: &str,
+    bytes: usize,
+    name: &str,
+) -> io::Result<()> {
+    let effort = bench.effort;
+    let ours = |count| chase(region, bytes, count);
+    let (our_samples, beside, their_samples) = match region.mapped() {
+        Some(words) if bytes < COPY_BYTES => {
+            let theirs = |count| {
+                black_box(words.bare_chase(7, bytes, count));
+            };
+            let (ours, theirs) = in_turn(effort, ours, theirs);
+            (ours, "bare dependent loads", theirs)
+        }
+        Some(_) => {
+            let (ours, theirs) = in_turn(effort, ours, memcpy(bytes));
+            (ours, "memcpy", theirs)
+        }
+        None => {
+            let mut bare = BareTcp::start(40, bytes)?;
+            let (ours, theirs) = in_turn(effort, ours, |count| bare.round_trips(count, 1));
+            (ours, "bare socket", theirs)
+        }
+    };
+    let row = Row::nanoseconds(format!("{name}/blocking"), &our_samples)
+        .beside(beside, &their_samples)
+        .with("transport", transport)
+        .with("bytes", bytes);
+    bench.row(row);
+    Ok(())
+}
+
+fn pipelined(
+    bench: &mut Bench,
+    region: &RemoteRegion,
+    transport: &str,
+    bytes: usize,
+    name: &str,
+) -> io::Result<()> {
+    let effort = bench.effort;
+    // A megabyte at a time needs no more than a few in flight, and their buffers fit the cache.
+    let window = if bytes > COPY_BYTES { 4 } else { WINDOW };
+    let offsets = random_offsets(region.bytes(), bytes);
+    let mut buffers = vec![vec![0u8; bytes]; window];
+    let ours = |count: usize| run_pipeline(region, &offsets, &mut buffers, count);
+    let (our_samples, beside, their_samples) = match region.mapped() {
+        Some(words) if bytes < COPY_BYTES => {
+            let (ours, theirs) = in_turn(effort, ours, |count| bare_random(words, &offsets, bytes, count));
+            (ours, "bare prefetched loads", theirs)
+        }
+        Some(_) => {
+            let (ours, theirs) = in_turn(effort, ours, memcpy(bytes));
+            (ours, "memcpy", theirs)
+        }
+        None => {
+            let mut bare = BareTcp::start(40, bytes)?;
+            let (ours, theirs) = in_turn(effort, ours, |count| bare.round_trips(count, window));
+            (ours, "bare socket", theirs)
+        }
+    };
+    let row = Row::rate(format!("{name}/pipelined"), &rates(&our_samples))
+        .beside(beside, &rates(&their_samples))
+        .with("transport", transport)
+        .with("bytes", bytes)
+        .with("window", window);
+    bench.row(row);
+    Ok(())
+}
+
+/// READs at the offsets, over and over, one buffer for each that is in flight.
+fn run_pipeline(region: &RemoteRegion, offsets: &[u32], buffers: &mut [Vec<u8>], count: usize) {
+    let window = buffers.len();
+    let free = std::cell::RefCell::new(buffers.iter_mut().collect::<Vec<_>>());
+    let free = &free;
+    let bytes = free.borrow()[0].len();
+    let mut total = 0u64;
+    let reads = (0..count).map(|index| async move {
+        let into = free.borrow_mut().pop().expect("a buffer for each in flight");
+        let offset = u64::from(offsets[index & (offsets.len() - 1)]);
+        region.read(offset, into).await.expect("the node is there");
+        let used = if bytes < COPY_BYTES { sum(into) } else { u64::from(into[0]) };
+        free.borrow_mut().push(into);
+        used
+    });
+    Pipeline::new(window).run(reads, |sum| total = total.wrapping_add(sum));
+    black_box(total);
+}
+
+/// A power of two of random places: enough that they do not fit a cache.
+fn random_offsets(region_bytes: u64, bytes: usize) -> Vec<u32> {
+    let mut random = Seeded::new(11);
+    let places = region_bytes / bytes as u64;
+    (0..1 << 20).map(|_| (random.below(places) * bytes as u64) as u32).collect()
+}
+
+fn bare_random(words: &Words, offsets: &[u32], bytes: usize, mut count: usize) {
+    let mut total = 0;
+    while count > 0 {
+        let now = count.min(offsets.len());
+        total += words.bare_random(&offsets[..now], bytes, WINDOW);
+        count -= now;
+    }
+    black_box(total);
+}
+
+/// Copies of private memory: what moving so many bytes costs without any fabric.
+fn memcpy(bytes: usize) -> impl FnMut(usize) {
+    let from = vec![1u8; 256 << 20];
+    let mut into = vec![0u8; bytes];
+    let places = (from.len() / bytes) as u64;
+    let mut at = 7;
+    move |count| {
+        for _ in 0..count {
+            let start = chase_place(at, places) as usize * bytes;
+            into.copy_from_slice(&from[start..start + bytes]);
+            at = chase_next(at, u64::from(into[0]));
+        }
+        black_box(&into);
+    }
+}
+
+/// What the serving process spends on ten million READs: nothing.
+pub(super) fn server_cpu(bench: &mut Bench) -> io::Result<()> {
+    const READS: usize = 10_000_000;
+    let (_connection, region) = bench.connect("shm")?;
+    let offsets = random_offsets(region.bytes(), 64);
+    let mut buffers = vec![vec![0u8; 64]; WINDOW];
+    // The node spins for a moment after a connection is made; let it fall asleep.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let before = bench.node.cpu_seconds();
+    run_pipeline(&region, &offsets, &mut buffers, READS);
+    let used = bench.node.cpu_seconds() - before;
+    let row = Row::new("shm/read-64/server-cpu", "s", Better::Lower, &[used]).with("reads", READS);
+    bench.row(row);
+    Ok(())
+}
+
+/// Loads of 1 KiB in cache, word by word, beside a plain memcpy of private memory.
+pub(super) fn copy(bench: &mut Bench) {
+    for bytes in [64, 1024] {
+        let words = Words::private(16 << 10);
+        let plain = vec![1u8; 16 << 10];
+        let (mut ours_into, mut theirs_into) = (vec![0u8; bytes], vec![0u8; bytes]);
+        let places = (16 << 10) / bytes;
+        let ours = |count: usize| {
+            for index in 0..count {
+                let offset = (index % places * bytes) as u64;
+                words.load(offset, black_box(&mut ours_into)).expect("in bounds");
+            }
+        };
+        let theirs = |count: usize| {
+            for index in 0..count {
+                let offset = index % places * bytes;
+                black_box(&mut theirs_into).copy_from_slice(&black_box(&plain)[offset..offset + bytes]);
+            }
+        };
+        let (ours, theirs) = in_turn(bench.effort, ours, theirs);
+        let name = format!("memory/load-{}/in-cache", size_name(bytes));
+        bench.row(Row::nanoseconds(name, &ours).beside("memcpy", &theirs).with("bytes", bytes));
+    }
+}

@@ -1,0 +1,70 @@
+//! A node of the benchmark's own: a real process, stopped with the benchmark.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use barn_server::Status;
+
+use crate::bench::timing::pin;
+
+/// The core that the node is kept on; the client is on the other one.
+const NODE_CORE: usize = 1;
+
+/// A running node process.
+#[derive(Debug)]
+pub(crate) struct BenchNode {
+    child: Child,
+    directory: PathBuf,
+    pub(crate) status: Status,
+}
+
+impl BenchNode {
+    /// Starts a node with so much memory.
+    pub(crate) fn start(memory_bytes: u64) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["serve", "--json", "--until-stdin-ends", "--tcp", "127.0.0.1:0", "--memory"])
+            .arg(memory_bytes.to_string())
+            .arg("--shm")
+            .arg(directory.join("node.sock"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        pin(rustix::process::Pid::from_raw(child.id() as i32), NODE_CORE);
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let status = serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("the benchmark's node did not start; `barn serve` says why"))?;
+        Ok(Self { child, directory, status })
+    }
+
+    /// The address for a transport.
+    pub(crate) fn address(&self, transport: &str) -> String {
+        let address = if transport == "shm" { &self.status.shm } else { &self.status.tcp };
+        address.clone().unwrap_or_default()
+    }
+
+    /// Seconds of CPU that the node has used so far.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        // The name, in brackets, may hold spaces; the times are the 12th and 13th after it.
+        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks: u64 =
+            after.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum();
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+    }
+}
+
+impl Drop for BenchNode {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

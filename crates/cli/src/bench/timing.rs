@@ -1,0 +1,54 @@
+//! Timing that a noisy machine disturbs as little as possible.
+
+use std::time::{Duration, Instant};
+
+/// How long and how often each figure is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// How long one repeat lasts, about.
+    pub(crate) slice: Duration,
+    /// How many repeats.
+    pub(crate) repeats: usize,
+}
+
+/// Runs `batch(n)` with growing `n` until it lasts about a slice; gives nanoseconds per operation.
+pub(crate) fn nanoseconds_each(slice: Duration, mut batch: impl FnMut(usize)) -> f64 {
+    let mut count = 1;
+    loop {
+        let start = Instant::now();
+        batch(count);
+        let took = start.elapsed();
+        if took >= slice / 2 || count >= 1 << 26 {
+            return took.as_secs_f64() * 1e9 / count as f64;
+        }
+        let scale = slice.as_secs_f64() / took.as_secs_f64().max(1e-7);
+        count = ((count as f64 * scale.clamp(2.0, 64.0)) as usize).max(count + 1);
+    }
+}
+
+/// Ours and theirs in turn, so that a noisy moment hits both.
+pub(crate) fn in_turn(
+    effort: Effort,
+    mut ours: impl FnMut(usize),
+    mut theirs: impl FnMut(usize),
+) -> (Vec<f64>, Vec<f64>) {
+    let (mut our_samples, mut their_samples) = (Vec::new(), Vec::new());
+    for _ in 0..effort.repeats {
+        our_samples.push(nanoseconds_each(effort.slice, &mut ours));
+        their_samples.push(nanoseconds_each(effort.slice, &mut theirs));
+    }
+    (our_samples, their_samples)
+}
+
+/// Nanoseconds per operation as operations a second.
+pub(crate) fn rates(nanoseconds: &[f64]) -> Vec<f64> {
+    nanoseconds.iter().map(|each| 1e9 / each).collect()
+}
+
+/// Keeps a process, or this thread, on one core: each side has its own.
+pub(crate) fn pin(process: Option<rustix::process::Pid>, core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    // A machine with one core, or not being allowed to, is no reason not to measure.
+    let _ = rustix::thread::sched_setaffinity(process, &cores);
+}

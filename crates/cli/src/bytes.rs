@@ -1,0 +1,75 @@
+//! Numbers of bytes, as people write and read them.
+
+use std::str::FromStr;
+
+/// A number of bytes from the command line: `4096`, `64MiB`, `1.5GiB`, `2GB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+const UNITS: [(&str, u64); 9] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("b", 1),
+];
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let lower = text.trim().to_ascii_lowercase();
+        let (number, unit) = UNITS
+            .iter()
+            .find_map(|(name, unit)| lower.strip_suffix(name).map(|number| (number, *unit)))
+            .unwrap_or((lower.as_str(), 1));
+        let wrong = || format!("`{text}` is no number of bytes: write 4096, 64MiB or 1.5GiB");
+        let value: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let bytes = value * unit as f64;
+        if !bytes.is_finite() || bytes < 0.0 || bytes > (1u64 << 53) as f64 {
+            return Err(wrong());
+        }
+        Ok(Self(bytes as u64))
+    }
+}
+
+/// Bytes for people: `64 MiB`, `1.5 GiB`.
+pub fn human(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in
+            [("0", 0), ("4096", 4096), ("64MiB", 64 << 20), ("1.5 gib", 3 << 29), ("2GB", 2_000_000_000)]
+        {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "x", "-1", "1e300", "12 parsecs", "MiB", "inf", "NaN"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_scaled() {
+        assert_eq!([human(5), human(64 << 20), human(3 << 29)], ["5 B", "64 MiB", "1.5 GiB"]);
+    }
+}

@@ -1,0 +1,39 @@
+//! `barn bench`: measures Barn beside the limits of this machine, in the same run.
+
+use std::io;
+
+use crate::bench;
+use crate::command::Exit;
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The benchmark.
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+/// Every benchmark.
+#[derive(Debug, clap::Subcommand)]
+pub enum Bench {
+    /// READs and calls: latency and rate, each beside the bare limit of the same memory or
+    /// socket.
+    ///
+    /// A node of its own is started for the run and stopped after it. Ours and the limit are
+    /// measured in turn; a figure is the median of the repeats, with the lowest and highest.
+    Fabric(bench::fabric::Args),
+}
+
+/// Runs a benchmark.
+pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
+    let report = match &args.bench {
+        Bench::Fabric(args) => bench::fabric::run(args)?,
+    };
+    let mut out = anstream::stdout().lock();
+    if json {
+        report.write_json(&mut out)?
+    } else {
+        report.write_table(&mut out)?
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,119 @@
+//! `barn serve`: runs a node until it is told to stop.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use barn_server::{Server, ServerOptions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::bytes::{Bytes, human};
+use crate::command::Exit;
+
+/// How the node should be.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The Unix socket for clients of this host [default: barn/node.sock in the user's runtime
+    /// directory].
+    #[arg(long, value_name = "PATH", env = "BARN_SHM")]
+    pub shm: Option<PathBuf>,
+
+    /// Do not listen for clients of this host.
+    #[arg(long, conflicts_with = "shm")]
+    pub no_shm: bool,
+
+    /// The address for clients of any host; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7411", env = "BARN_TCP")]
+    pub tcp: SocketAddr,
+
+    /// Do not listen on tcp.
+    #[arg(long)]
+    pub no_tcp: bool,
+
+    /// Bytes of memory to offer, such as 64MiB or 4GiB.
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", env = "BARN_MEMORY")]
+    pub memory: Bytes,
+
+    /// A file with the token that every tcp client must prove to know.
+    #[arg(long, value_name = "FILE", env = "BARN_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// Let tcp clients of other hosts in without a token. Whoever can reach the port can then
+    /// read this node's memory; loopback needs no flag.
+    #[arg(long)]
+    pub allow_unauthenticated: bool,
+
+    /// Stop when standard input ends: for programs that start a node of their own.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+}
+
+/// Runs the node; returns when it was stopped.
+pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
+    let options = ServerOptions {
+        shm: (!args.no_shm).then(|| args.shm.clone().unwrap_or_else(ServerOptions::default_socket)),
+        tcp: (!args.no_tcp).then_some(args.tcp),
+        token: args.token_file.as_deref().map(crate::token::read).transpose()?,
+        allow_unauthenticated: args.allow_unauthenticated,
+        memory_bytes: args.memory.0,
+        ..ServerOptions::default()
+    };
+    if options.shm.is_none() && options.tcp.is_none() {
+        return Err(io::Error::other("a node that listens nowhere serves nobody: drop --no-shm or --no-tcp"));
+    }
+    let server = Server::start(&options).map_err(io::Error::other)?;
+    announce(&server, json)?;
+
+    let stopper = server.stopper();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn({
+        let stopper = stopper.clone();
+        move || {
+            if signals.forever().next().is_some() {
+                stopper.stop();
+            }
+        }
+    });
+    if args.until_stdin_ends {
+        std::thread::spawn(move || {
+            let _ = io::stdin().read_to_end(&mut Vec::new());
+            stopper.stop();
+        });
+    }
+    server.run().map_err(io::Error::other)?;
+    if !json {
+        writeln!(anstream::stdout(), "stopped")?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Says where the node is, once it is ready: one line of JSON, or words.
+fn announce(server: &Server, json: bool) -> io::Result<()> {
+    let status = server.status();
+    let mut out = anstream::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &status)?;
+        writeln!(out)?;
+        return out.flush();
+    }
+    let total: u64 = status.regions.iter().map(|region| region.bytes).sum();
+    writeln!(out, "barn {} serves {} in {} regions", status.version, human(total), status.regions.len())?;
+    for region in &status.regions {
+        writeln!(
+            out,
+            "  region {:<4} {:>10}  {:<18} {}",
+            region.id,
+            human(region.bytes),
+            region.rights,
+            region.pages
+        )?;
+    }
+    if let Some(shm) = &status.shm {
+        writeln!(out, "  {shm}")?;
+    }
+    if let Some(tcp) = &status.tcp {
+        writeln!(out, "  {tcp}")?;
+    }
+    writeln!(out, "Ctrl-C stops it; `barn ping` in another terminal talks to it.")?;
+    out.flush()
+}
