@@ -66,8 +66,11 @@ impl Standing {
     }
 
     pub(crate) fn end(&self) {
-        // SYNC: Release, pairs with `is_live`.
-        self.live.store(false, Ordering::Release);
+        // SYNC: AcqRel, pairs with `is_live`. Once only: the word may since have become another
+        // grant's, and that one stands.
+        if !self.live.swap(false, Ordering::AcqRel) {
+            return;
+        }
         if let Some((words, offset)) = &self.word {
             // The word is in the node's own outbound half, whose length is fixed.
             // SYNC: pairs with the Acquire fence in shm's READ: a client that copied bytes

@@ -74,7 +74,7 @@ pub(crate) async fn versioned_reads_know_the_same_bounds(harness: &dyn Harness) 
         let refused = Err(OperationError::Misaligned { offset });
         assert_eq!(remote.read_versioned(offset, &mut body).await, refused, "at {offset}");
     }
-    let mut long = vec![0; OPERATION_BYTES_MAX + 8];
+    let mut long = vec![0; OPERATION_BYTES_MAX];
     assert_eq!(
         remote.read_versioned(0, &mut long).await,
         Err(OperationError::TooLong { bytes: OPERATION_BYTES_MAX + 8 })

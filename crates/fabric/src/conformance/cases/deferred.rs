@@ -1,9 +1,9 @@
 //! Answers that come later: in any order, from any thread, or never.
 
 use crate::CallError;
+use crate::conformance::Harness;
 use crate::conformance::service::{ECHO, HOLD};
 use crate::conformance::support::{Calling, Site, call, calling, join_all, poll_each};
-use crate::conformance::Harness;
 
 /// Starts calls that are held, and waits until the service has them all.
 async fn hold<'a>(site: &Site<'_>, client: &'a crate::Connection, bodies: &'a [Vec<u8>]) -> Vec<Calling<'a>> {
