@@ -231,7 +231,7 @@ impl ShmClient {
         if found.is_err() {
             self.close(state);
         }
-        let again = found != Ok(0);
+        let again = found != Ok(0) || !state.posters.is_empty() && state.writer.has_news();
         if std::mem::take(&mut state.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.bell);
         }
@@ -571,7 +571,10 @@ impl ShmClient {
             Some(ticket) => state.slots.wake_when_done(ticket, cx.waker()),
             None => state.slots.queue(cx.waker()),
         }
-        if !wait.posted && !state.posters.iter().any(|known| known.will_wake(cx.waker())) {
+        if wait.ticket.is_some()
+            && !wait.posted
+            && !state.posters.iter().any(|known| known.will_wake(cx.waker()))
+        {
             state.posters.push(cx.waker().clone());
         }
     }

@@ -121,7 +121,7 @@ pub(crate) async fn calls_follow_each_other_for_long(harness: &dyn Harness) {
     let client = site.client().await;
     let mut reply = Vec::new();
     // Many times round every ring and window.
-    for round in 0..20_000u64 {
+    for round in 0..10_000u64 {
         let sent = round.to_le_bytes();
         client.call(ECHO, &sent[..(round % 9) as usize], &mut reply).await.unwrap();
         assert_eq!(reply, sent[..(round % 9) as usize]);
