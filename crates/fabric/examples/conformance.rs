@@ -14,6 +14,8 @@ const TRANSPORTS: &[Entry] = &[
         Box::new(Real::new(RealKind::Shm(Messaging::RequestRegion { window: 16 }), Style::InPlace))
     }),
     ("shm-runtime", || Box::new(Real::new(RealKind::Shm(Messaging::Ring), Style::Runtime))),
+    ("tcp", || Box::new(Real::new(RealKind::Tcp, Style::InPlace))),
+    ("tcp-runtime", || Box::new(Real::new(RealKind::Tcp, Style::Runtime))),
 ];
 
 fn main() -> ExitCode {

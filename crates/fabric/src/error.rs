@@ -266,6 +266,7 @@ impl fmt::Display for ConnectError {
                 ),
                 Refusal::BadToken => write!(f, "the token is not the node's"),
                 Refusal::NoMemory => write!(f, "the node has no memory for another connection"),
+                Refusal::NoTls => write!(f, "the node offers no TLS yet: use a token"),
             },
             Self::NodeUnproved => {
                 write!(f, "the node at that address does not know the token: it may not be yours")

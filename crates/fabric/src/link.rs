@@ -54,6 +54,10 @@ pub(crate) struct Wait {
     pub(crate) sent: usize,
     /// Whether all of it has been posted.
     pub(crate) posted: bool,
+    /// Bytes of a READ's answer that are in the caller's buffer already.
+    pub(crate) placed: usize,
+    /// What the link had brought when it was last looked at.
+    pub(crate) seen: u64,
     polls: u32,
     since: Option<Instant>,
 }
@@ -64,7 +68,7 @@ const POLLS_PER_LOOK: u32 = 256;
 
 impl Wait {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { ticket: None, limit, sent: 0, posted: false, polls: 0, since: None }
+        Self { ticket: None, limit, sent: 0, posted: false, placed: 0, seen: 0, polls: 0, since: None }
     }
 
     /// Notes a poll that found no answer; says whether the deadline has passed. The wait counts
@@ -85,6 +89,18 @@ impl Wait {
             }
         }
         self.left(now).is_zero()
+    }
+
+    /// Notes a poll that the link knows to be in vain; false once in a while, when the poll has
+    /// to go on to [`Self::is_over`].
+    #[inline]
+    pub(crate) fn pass(&mut self) -> bool {
+        let polls = self.polls.wrapping_add(1);
+        let pass = !polls.is_multiple_of(POLLS_PER_LOOK);
+        if pass {
+            self.polls = polls;
+        }
+        pass
     }
 
     /// How long until the deadline.

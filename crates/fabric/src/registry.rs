@@ -55,6 +55,8 @@ impl std::error::Error for RegisterError {}
 #[derive(Debug)]
 pub(crate) struct Standing {
     live: AtomicBool,
+    /// Whether the agent is changing bytes under the grant now.
+    busy: AtomicBool,
     /// Where a shm client looks for itself.
     word: Option<(Words, u64)>,
 }
@@ -65,13 +67,33 @@ impl Standing {
         self.live.load(Ordering::Acquire)
     }
 
+    /// Changes bytes under the grant, unless it has ended: once `end` has returned, no change
+    /// is under way. One thread at a time (the agent of the grant's connection).
+    pub(crate) fn change<T>(&self, change: impl FnOnce() -> T) -> Option<T> {
+        // SYNC: SeqCst, with the store and the load in `end`: either the change sees that the
+        // grant has ended, or `end` sees the change and waits for it.
+        self.busy.store(true, Ordering::SeqCst);
+        // SYNC: SeqCst, as above.
+        let done = self.live.load(Ordering::SeqCst).then(change);
+        // SYNC: Release, pairs with the load in `end`: the change comes before what follows it.
+        self.busy.store(false, Ordering::Release);
+        done
+    }
+
+    /// Ends the grant.
     pub(crate) fn end(&self) {
-        // SYNC: AcqRel, pairs with `is_live`. Once only: the word may since have become another
-        // grant's, and that one stands.
-        if !self.live.swap(false, Ordering::AcqRel) {
-            return;
+        // SYNC: SeqCst, pairs with `change` and, as a Release, with `is_live`.
+        let was_live = self.live.swap(false, Ordering::SeqCst);
+        // SYNC: pairs with the Acquire fence in the agent's READ: an agent that copied bytes
+        // which were stored after this sees that the grant has ended.
+        fence(Ordering::Release);
+        // SYNC: SeqCst, pairs with `change`. A change lasts as long as one WRITE: milliseconds,
+        // or longer if its thread is not running, which yielding lets it.
+        while self.busy.load(Ordering::SeqCst) {
+            std::thread::yield_now();
         }
-        if let Some((words, offset)) = &self.word {
+        // Once only: the word may since have become another grant's, and that one stands.
+        if was_live && let Some((words, offset)) = &self.word {
             // The word is in the node's own outbound half, whose length is fixed.
             // SYNC: pairs with the Acquire fence in shm's READ: a client that copied bytes
             // which the owner wrote after revoking sees that the word is no longer live.
@@ -212,7 +234,7 @@ impl Registry {
             // socket, which orders by itself).
             words.store_word(*offset, GRANT_LIVE, Ordering::Release).map_err(|_| Outcome::TooManyRegions)?;
         }
-        let standing = Arc::new(Standing { live: AtomicBool::new(true), word });
+        let standing = Arc::new(Standing { live: AtomicBool::new(true), busy: AtomicBool::new(false), word });
         entry.grants.retain(|(_, standing)| standing.is_live());
         entry.grants.push((peer, standing.clone()));
         Ok(Grant { key, region: entry.region.clone(), rights: asked, standing })

@@ -127,6 +127,13 @@ impl Slots {
         true
     }
 
+    /// Whether the answer is there.
+    #[inline]
+    pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
+        let slot = self.slots.get(ticket.index());
+        slot.is_some_and(|slot| slot.uses == ticket.0 >> INDEX_BITS && slot.state == State::Done)
+    }
+
     /// Takes the answer, if it is there: the status, and the bytes swapped into `body`.
     pub(crate) fn collect(&mut self, ticket: Ticket, body: &mut Vec<u8>) -> Option<u8> {
         let slot = self.slots.get_mut(ticket.index())?;
@@ -196,9 +203,8 @@ impl Slots {
             slot.answer.body = Vec::new();
         }
         self.free.push(index as u16);
-        if let Some(waker) = self.queue.pop_front() {
-            waker.wake();
-        }
+        // All of them: one that gave up meanwhile must not swallow another's turn.
+        self.queue.drain(..).for_each(Waker::wake);
     }
 }
 

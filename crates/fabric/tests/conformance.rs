@@ -10,3 +10,5 @@ conformance_tests!(shm_request_region, || Real::new(
     Style::InPlace
 ));
 conformance_tests!(shm_runtime, || Real::new(RealKind::Shm(Messaging::Ring), Style::Runtime));
+conformance_tests!(tcp, || Real::new(RealKind::Tcp, Style::InPlace));
+conformance_tests!(tcp_runtime, || Real::new(RealKind::Tcp, Style::Runtime));

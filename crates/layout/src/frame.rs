@@ -116,6 +116,11 @@ pub enum FrameKind {
     Pong = 12,
     /// The last frame before an orderly close.
     Goodbye = 13,
+    /// Gives a grant back: the id is its key. Not answered.
+    Close = 14,
+    /// A part of what a long `Read` gives; more parts and then its `Done` follow. The `Done`
+    /// decides: if the grant ended meanwhile, the parts are worth nothing.
+    Piece = 15,
 }
 
 impl FrameKind {
@@ -135,6 +140,8 @@ impl FrameKind {
             11 => Self::Ping,
             12 => Self::Pong,
             13 => Self::Goodbye,
+            14 => Self::Close,
+            15 => Self::Piece,
             _ => return None,
         })
     }
@@ -148,8 +155,9 @@ impl FrameKind {
             Self::Write => (WriteBody::BYTES, WriteBody::BYTES + OPERATION_BYTES_MAX),
             Self::CompareSwap | Self::FetchAdd => (AtomicBody::BYTES, AtomicBody::BYTES),
             Self::Done => (0, OPERATION_BYTES_MAX),
+            Self::Piece => (1, OPERATION_BYTES_MAX),
             Self::Request | Self::Reply | Self::OneWay => (0, MESSAGE_BYTES_MAX),
-            Self::Ping | Self::Pong | Self::Goodbye => (0, 0),
+            Self::Ping | Self::Pong | Self::Goodbye | Self::Close => (0, 0),
         }
     }
 }

@@ -192,6 +192,8 @@ pub enum Refusal {
     BadToken = 7,
     /// The node has no memory for another channel.
     NoMemory = 8,
+    /// TLS is reserved in the handshake and not offered yet.
+    NoTls = 9,
 }
 
 impl Refusal {
@@ -206,6 +208,7 @@ impl Refusal {
             6 => Self::Unauthenticated,
             7 => Self::BadToken,
             8 => Self::NoMemory,
+            9 => Self::NoTls,
             _ => return None,
         })
     }

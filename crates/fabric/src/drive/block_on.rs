@@ -145,7 +145,9 @@ impl Waiting {
             let mut watched = Vec::with_capacity(parking.sleepers.len() + 1);
             watched.push(PollFd::from_borrowed_fd(self.thread.bell.as_fd(), PollFlags::IN));
             for sleeper in &parking.sleepers {
-                watched.push(PollFd::from_borrowed_fd(sleeper.descriptor().as_fd(), PollFlags::IN));
+                let mut flags = PollFlags::IN;
+                flags.set(PollFlags::OUT, sleeper.wants_room());
+                watched.push(PollFd::from_borrowed_fd(sleeper.descriptor().as_fd(), flags));
             }
             let timeout = parking.timeout.map(|time| Timespec {
                 tv_sec: time.as_secs().min(3600) as i64,

@@ -27,6 +27,10 @@ use std::time::Duration;
 pub(crate) trait Sleeper: Send + Sync {
     /// The descriptor that becomes readable when there is something to do.
     fn descriptor(&self) -> &OwnedFd;
+    /// Whether there is something to do also when the descriptor has room for what is to be sent.
+    fn wants_room(&self) -> bool {
+        false
+    }
     /// Called after a sleep, before the next poll.
     fn awake(&self);
 }

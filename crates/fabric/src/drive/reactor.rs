@@ -159,12 +159,15 @@ impl Reactor {
 impl Watch {
     /// Asks for one more event of a `once` watch.
     pub(crate) fn arm(&self) -> Result<(), Errno> {
-        epoll::modify(
-            &self.reactor.epoll,
-            self.descriptor.as_fd(),
-            EventData::new_u64(self.token),
-            EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT,
-        )
+        self.arm_for(false)
+    }
+
+    /// The same; with `room` also for the event that there is room to send.
+    pub(crate) fn arm_for(&self, room: bool) -> Result<(), Errno> {
+        let mut flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ONESHOT;
+        flags.set(EventFlags::OUT, room);
+        let data = EventData::new_u64(self.token);
+        epoll::modify(&self.reactor.epoll, self.descriptor.as_fd(), data, flags)
     }
 }
 

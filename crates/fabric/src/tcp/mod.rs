@@ -1,40 +1,117 @@
 //! The tcp transport: any network; the node's agent plays the NIC.
+//!
+//! Frames (`barn_layout::frame`) on a stream that begins with a handshake. Many operations
+//! leave in one system call, and their answers come in one; both ends spin while work is near
+//! and sleep when it is not. One-sided operations are carried out by the node's poll loop
+//! ([`agent`]), whole words at a time and in the order in which they were posted.
+
+mod agent;
+mod answer;
+mod client;
+mod handshake;
+mod intake;
+mod link;
+mod outbound;
+mod peer;
+mod port;
+mod stream;
+
+pub(crate) use port::TcpPort;
 
 use crate::ConnectOptions;
 use crate::error::ConnectError;
 use crate::link::Link;
-use crate::node::{Core, NodeError, Port};
-use crate::service::{Outgoing, Service};
-use rustix::event::epoll::EventFlags;
-use std::net::SocketAddr;
+use crate::seam::{Random, Seeded, system_random};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Connects to `host`, which is HOST:PORT.
-pub(crate) fn connect(host: &str, _options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
-    Err(ConnectError::Address { address: host.to_string() })
+pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
+    let deadline = Instant::now() + options.deadline;
+    let named = |error| name(error, host);
+    let addresses: Vec<SocketAddr> = host
+        .to_socket_addrs()
+        .map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => ConnectError::Address { address: host.to_string() },
+            _ => ConnectError::NoNode { address: format!("tcp://{host}"), cause: error },
+        })?
+        .collect();
+    let mut seed = [0; 8];
+    system_random(&mut seed)?;
+    for pause in pauses(&mut Seeded::new(u64::from_le_bytes(seed))) {
+        match attempt(&addresses, options, deadline) {
+            Err(error) if may_pass(&error) && handshake::left(deadline).is_ok_and(|left| left > pause) => {
+                std::thread::sleep(pause);
+            }
+            done => return done.map_err(named),
+        }
+    }
+    attempt(&addresses, options, deadline).map_err(named)
 }
 
-/// The listening side.
-pub(crate) struct TcpPort;
+/// The pauses before new attempts: each about twice the last, so that a node that restarts is
+/// found at once, and chosen by chance, so that its clients do not all come together. 200 ms at
+/// the most: who waits for a node for longer should know why.
+fn pauses(random: &mut dyn Random) -> impl Iterator<Item = Duration> {
+    [5u64, 10, 20, 40, 80].into_iter().map(|ms| Duration::from_micros(ms * 1000 + random.below(ms * 250)))
+}
 
-impl TcpPort {
-    pub(crate) fn listen(
-        _core: &mut Core,
-        address: SocketAddr,
-        _port: u8,
-    ) -> Result<(Self, SocketAddr), NodeError> {
-        Ok((Self, address))
+/// Whether another attempt may go better: nobody listens yet, or the node dropped this
+/// newcomer among very many.
+fn may_pass(error: &ConnectError) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    let kinds = [BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, UnexpectedEof];
+    matches!(error, ConnectError::System(cause) if kinds.contains(&cause.kind()))
+}
+
+/// Says where nobody was found.
+fn name(error: ConnectError, host: &str) -> ConnectError {
+    use ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    let absent = [ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut];
+    match error {
+        ConnectError::System(cause) if absent.contains(&cause.kind()) => {
+            ConnectError::NoNode { address: format!("tcp://{host}"), cause }
+        }
+        ConnectError::System(cause) if cause.kind() == ErrorKind::UnexpectedEof => ConnectError::Protocol,
+        other => other,
     }
 }
 
-impl Port for TcpPort {
-    fn event(&mut self, _: &mut Core, _: &mut dyn Service, _: u64, _: EventFlags) {}
-    fn sweep(&mut self, _: &mut Core, _: &mut dyn Service) -> usize {
-        0
+/// Tries every address once.
+fn attempt(
+    addresses: &[SocketAddr],
+    options: &ConnectOptions,
+    deadline: Instant,
+) -> Result<Arc<dyn Link>, ConnectError> {
+    let mut last = ConnectError::Deadline;
+    for address in addresses {
+        let stream = match TcpStream::connect_timeout(address, handshake::left(deadline)?) {
+            Ok(stream) => stream,
+            Err(error) => {
+                last = error.into();
+                continue;
+            }
+        };
+        stream.set_nodelay(true)?;
+        let peer = handshake::introduce(&stream, options.token.as_deref(), deadline)?;
+        stream::prepare(&stream)?;
+        return Ok(client::TcpClient::start(stream.into(), peer));
     }
-    fn before_sleep(&mut self) {}
-    fn after_sleep(&mut self) {}
-    fn send(&mut self, _: &mut Core, _: &Outgoing) -> bool {
-        false
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end_within_a_fifth_of_a_second() {
+        for seed in 0..1000 {
+            let pauses: Vec<_> = pauses(&mut Seeded::new(seed)).collect();
+            assert!(pauses.is_sorted(), "{pauses:?}");
+            assert!(pauses.iter().sum::<Duration>() < Duration::from_millis(200));
+        }
     }
 }

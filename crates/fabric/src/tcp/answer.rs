@@ -1,0 +1,81 @@
+//! What goes into a client's frames, and what the answers to them mean.
+
+use super::stream::header;
+use crate::error::{OpenError, OperationError};
+use crate::link::{Opened, Place};
+use crate::region::Rights;
+use crate::slots::{Answer, Ticket};
+use crate::verb::Verb;
+use barn_layout::RegionId;
+use barn_layout::frame::{AtomicBody, FrameHeader, FrameKind, OpenedBody, Outcome, ReadBody, WriteBody};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Hands the frame of a one-sided operation to `post`: header, body and, of a WRITE, the bytes.
+pub(super) fn ask(ticket: Ticket, key: u64, verb: &Verb<'_>, post: impl FnOnce(&FrameHeader, [&[u8]; 2])) {
+    let (key, start) = (key.into(), |kind, bytes| header(kind, 0, 0, ticket.0, bytes));
+    match verb {
+        Verb::Read { offset, into } => {
+            let bytes = (into.len() as u32).into();
+            let body = ReadBody { key, offset: (*offset).into(), bytes, reserved: 0.into() };
+            post(&start(FrameKind::Read, ReadBody::BYTES), [body.as_bytes(), &[]]);
+        }
+        Verb::Write { offset, from } => {
+            let body = WriteBody { key, offset: (*offset).into() };
+            post(&start(FrameKind::Write, WriteBody::BYTES + from.len()), [body.as_bytes(), from]);
+        }
+        Verb::CompareSwap { offset, expected: operand, new: replacement } => {
+            let (offset, operand) = ((*offset).into(), (*operand).into());
+            let body = AtomicBody { key, offset, operand, replacement: (*replacement).into() };
+            post(&start(FrameKind::CompareSwap, AtomicBody::BYTES), [body.as_bytes(), &[]]);
+        }
+        Verb::FetchAdd { offset, add } => {
+            let (offset, operand) = ((*offset).into(), (*add).into());
+            let body = AtomicBody { key, offset, operand, replacement: 0.into() };
+            post(&start(FrameKind::FetchAdd, AtomicBody::BYTES), [body.as_bytes(), &[]]);
+        }
+    }
+}
+
+/// What the answer to an `Open` means.
+pub(super) fn opened(answer: &Answer, region: RegionId, asked: Rights) -> Result<Opened, OpenError> {
+    match Outcome::from_bits(answer.status) {
+        Some(Outcome::Done) => {
+            let opened = OpenedBody::ref_from_bytes(&answer.body).map_err(|_| OpenError::Protocol)?;
+            let rights = Rights::from_bits(opened.rights.get());
+            if !rights.contains(asked) {
+                return Err(OpenError::Protocol);
+            }
+            Ok(Opened { bytes: opened.bytes.get(), rights, place: Place::Keyed(opened.key.get()) })
+        }
+        Some(Outcome::NoSuchRegion) => Err(OpenError::NoSuchRegion(region)),
+        Some(Outcome::NoRight) => Err(OpenError::NoRight { asked }),
+        Some(Outcome::TooManyRegions) => Err(OpenError::TooManyRegions),
+        _ => Err(OpenError::Protocol),
+    }
+}
+
+/// What the answer to a one-sided operation means; of a READ's, `placed` bytes are in place.
+#[inline]
+pub(super) fn done(
+    answer: &Answer,
+    rights: Rights,
+    verb: &mut Verb<'_>,
+    placed: usize,
+) -> Result<u64, OperationError> {
+    let outcome = Outcome::from_bits(answer.status);
+    if outcome != Some(Outcome::Done) {
+        return Err(OperationError::from_outcome(outcome, verb, rights));
+    }
+    match verb {
+        Verb::Read { into, .. } => {
+            let rest = into.get_mut(placed..).filter(|rest| rest.len() == answer.body.len());
+            rest.ok_or(OperationError::Protocol)?.copy_from_slice(&answer.body);
+            Ok(0)
+        }
+        Verb::Write { .. } => Ok(0),
+        Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {
+            let word = answer.body.as_slice().try_into().map_err(|_| OperationError::Protocol)?;
+            Ok(u64::from_le_bytes(word))
+        }
+    }
+}
