@@ -612,7 +612,11 @@ impl Future for Sending<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.link.poll_send(cx, &mut this.wait, this.message)
+        let polled = this.link.poll_send(cx, &mut this.wait, this.message);
+        if polled.is_ready() {
+            this.wait.ticket = None;
+        }
+        polled
     }
 }
 
