@@ -2,7 +2,7 @@
 //! `cargo run --release -p barn-fabric --features conformance --example conformance [TRANSPORT] [CASE]`.
 
 use barn_fabric::Messaging;
-use barn_fabric::conformance::{Harness, Real, RealKind, Style, run_all};
+use barn_fabric::conformance::{Harness, Real, RealKind, Simulated, Style, run_all};
 use std::process::ExitCode;
 
 /// A transport's name, and how to make a harness for it.
@@ -16,6 +16,7 @@ const TRANSPORTS: &[Entry] = &[
     ("shm-runtime", || Box::new(Real::new(RealKind::Shm(Messaging::Ring), Style::Runtime))),
     ("tcp", || Box::new(Real::new(RealKind::Tcp, Style::InPlace))),
     ("tcp-runtime", || Box::new(Real::new(RealKind::Tcp, Style::Runtime))),
+    ("simulated", || Box::new(Simulated::new(1))),
 ];
 
 fn main() -> ExitCode {

@@ -34,6 +34,8 @@ mod service;
 #[cfg(not(loom))]
 mod shm;
 #[cfg(not(loom))]
+pub mod simulated;
+#[cfg(not(loom))]
 mod slots;
 #[cfg(not(loom))]
 mod tcp;

@@ -12,16 +12,19 @@
 mod cases;
 mod real;
 mod service;
+mod simulated;
 mod support;
 
 pub use real::{Real, RealKind};
 pub use service::Methods;
+pub use simulated::Simulated;
 
 use crate::error::ConnectError;
 use crate::region::{Region, Rights};
 use crate::{Connection, Registry, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A future in a box.
@@ -29,6 +32,9 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Work that runs beside other work: on a thread of its own, or as a task of its own.
 pub type Job = Box<dyn FnOnce() -> Boxed<'static, ()> + Send>;
+
+/// Lets others run.
+pub type Pause = Arc<dyn Fn() -> Boxed<'static, ()> + Send + Sync>;
 
 /// How futures are driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +73,7 @@ pub trait Harness {
     fn sleep(&self, time: Duration) -> Boxed<'static, ()>;
 
     /// Lets others run, from within a job.
-    fn pause(&self) -> fn() -> Boxed<'static, ()>;
+    fn pause(&self) -> Pause;
 
     /// Whether jobs run on threads, where [`crate::Pipeline`] and blocking calls may be used.
     fn has_threads(&self) -> bool;

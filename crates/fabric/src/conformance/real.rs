@@ -1,6 +1,6 @@
 //! The harness of the transports that run on this machine: nodes on threads of their own.
 
-use super::{Boxed, Harness, Job, Methods, Style};
+use super::{Boxed, Harness, Job, Methods, Pause, Style};
 use crate::error::ConnectError;
 use crate::region::{Region, RegionOptions, Rights};
 use crate::{
@@ -160,11 +160,11 @@ impl Harness for Real {
         }))
     }
 
-    fn pause(&self) -> fn() -> Boxed<'static, ()> {
-        || {
+    fn pause(&self) -> Pause {
+        Arc::new(|| {
             std::thread::yield_now();
             Box::pin(std::future::ready(()))
-        }
+        })
     }
 
     fn has_threads(&self) -> bool {

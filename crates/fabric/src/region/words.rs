@@ -138,6 +138,12 @@ impl Words {
         self.base
     }
 
+    /// Where stores are written down, if they are.
+    #[cfg(not(loom))]
+    pub(crate) fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
+    }
+
     /// How long the memory is.
     #[inline]
     pub fn bytes(&self) -> usize {

@@ -57,6 +57,7 @@ pub(crate) async fn a_lock_by_compare_swap_excludes(harness: &dyn Harness) {
     let (_client, _, region) = one_region(&site, 4096).await;
     let (pause, rounds) = (harness.pause(), 200u64);
     let jobs = clients(&site, 3).await.into_iter().zip(1u64..).map(|(remote, me)| {
+        let pause = pause.clone();
         job(move || {
             Box::pin(async move {
                 for _ in 0..rounds {
