@@ -133,6 +133,8 @@ impl Connection {
     }
 }
 
+type Connected = Result<Connection, ConnectError>;
+
 /// Connecting; see [`Connection::connect`].
 ///
 /// Driven in place it connects on this thread; polled by a runtime, on a thread of its own, for
@@ -140,7 +142,7 @@ impl Connection {
 #[must_use = "a future does nothing unless it is driven"]
 pub struct Connecting {
     start: Option<(String, ConnectOptions)>,
-    result: Option<Arc<std::sync::Mutex<Option<Result<Connection, ConnectError>>>>>,
+    result: Option<Arc<std::sync::Mutex<Option<Connected>>>>,
 }
 
 impl Future for Connecting {

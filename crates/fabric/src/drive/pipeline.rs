@@ -78,8 +78,7 @@ impl<F: Future> Pipeline<F> {
                 let Some(future) = next.next() else { continue };
                 place.set(Some(future));
             }
-            loop {
-                let Some(future) = place.as_mut().as_pin_mut() else { break };
+            while let Some(future) = place.as_mut().as_pin_mut() {
                 let Poll::Ready(output) = future.poll(cx) else {
                     running += 1;
                     break;

@@ -116,8 +116,8 @@ pub(crate) async fn calls_cancelled_halfway_leave_the_connection_good(harness: &
 pub(crate) async fn messages_cancelled_halfway_leave_the_connection_good(harness: &dyn Harness) {
     let site = Site::start(harness);
     let client = site.client().await;
-    let long = pattern(3 << 20);
-    for round in 0..1_500u32 {
+    let long = pattern(1 << 20);
+    for round in 0..OUTSTANDING_MAX as u32 + 100 {
         let sent = poll_and_drop(client.send(&long), 1).await;
         if round % 50 == 0 || sent.is_some() {
             assert_eq!(call(&client, ECHO, b"after").await.unwrap(), b"after", "after {round}");
