@@ -6,3 +6,4 @@
 pub mod fabric;
 pub(crate) mod node;
 pub(crate) mod timing;
+pub(crate) mod turn;

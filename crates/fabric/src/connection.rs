@@ -133,8 +133,6 @@ impl Connection {
     }
 }
 
-type Connected = Result<Connection, ConnectError>;
-
 /// Connecting; see [`Connection::connect`].
 ///
 /// Driven in place it connects on this thread; polled by a runtime, on a thread of its own, for
@@ -142,8 +140,11 @@ type Connected = Result<Connection, ConnectError>;
 #[must_use = "a future does nothing unless it is driven"]
 pub struct Connecting {
     start: Option<(String, ConnectOptions)>,
-    result: Option<Arc<std::sync::Mutex<Option<Connected>>>>,
+    result: Option<Arc<std::sync::Mutex<Connected>>>,
 }
+
+/// What the connecting thread leaves when it is done.
+type Connected = Option<Result<Connection, ConnectError>>;
 
 impl Future for Connecting {
     type Output = Result<Connection, ConnectError>;

@@ -11,7 +11,7 @@ pub const SCRATCH: RegionId = RegionId(0);
 pub const DATA_REGION_BYTES_MAX: u64 = barn_layout::limits::REGION_BYTES_MAX;
 
 /// The default tcp port.
-pub const PORT_DEFAULT: u16 = 7411;
+const PORT_DEFAULT: u16 = 7411;
 
 /// How a node should be.
 #[derive(Clone, Debug)]

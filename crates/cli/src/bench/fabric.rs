@@ -6,7 +6,8 @@
 //! | `shm/read-N/pipelined` | READs, many at once on one thread | bare loads, prefetched |
 //! | `tcp/read-N/…` | the same over tcp | a bare socket that answers with N bytes |
 //! | `shm/rpc/…` | calls of 32 bytes | one cache line there and back; a bare ring |
-//! | `tcp/rpc/…` | calls of 32 bytes | a bare socket echo of 32 bytes |
+//! | `tcp/rpc/round-trip` | a call of 32 bytes | a bare socket echo whose ends spin |
+//! | `tcp/rpc/window-N` | calls of 32 bytes | a bare socket echo whose ends block; spinning ends in `…/against-spinning` |
 //!
 //! READs of 64 KiB and 1 MiB stand beside a memcpy of as much private memory.
 
@@ -90,7 +91,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
         .into_iter()
         .filter(|name| args.transport.as_deref().is_none_or(|only| only == *name))
         .collect();
-    let rows = transports.len() * (2 * SIZES.len() + WINDOWS.len()) + 4;
+    let rows = transports.len() * (2 * SIZES.len() + WINDOWS.len()) + 5;
     let mut progress = Progress::new(rows as u64);
     progress.show("starting a node");
     let report = Report::new("fabric");

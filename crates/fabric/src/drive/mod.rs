@@ -86,7 +86,7 @@ pub(crate) fn interleaved() -> bool {
 /// The number of the sweep that polls now; 0 outside any.
 #[inline]
 pub(crate) fn sweep() -> u64 {
-    DRIVER.with(|driver| driver.sweep.get())
+    DRIVER.with(|driver| if driver.in_place.get() { driver.sweep.get() } else { 0 })
 }
 
 fn next_sweep() {

@@ -63,8 +63,11 @@ impl<F: Future> Pipeline<F> {
         }
     }
 
-    /// Polls every place once. A place whose operation ends takes the next one and starts it
-    /// in the same breath, so that its memory is on the way while the others are looked at.
+    /// Polls every place once: first those under way, then those that take a new operation.
+    ///
+    /// The starts stand together because a shm READ starts with a prefetch: many of them close
+    /// behind one another let the CPU walk the page tables for all of them at once, where
+    /// prefetches far apart wait for one walk after the other (three times slower on 4 KiB pages).
     #[inline(always)]
     fn sweep(
         &mut self,
@@ -74,18 +77,32 @@ impl<F: Future> Pipeline<F> {
     ) -> (usize, usize) {
         let (mut running, mut finished) = (0, 0);
         for place in &mut self.places {
-            if place.is_none() {
-                let Some(future) = next.next() else { continue };
-                place.set(Some(future));
+            let Some(future) = place.as_mut().as_pin_mut() else { continue };
+            match future.poll(cx) {
+                Poll::Pending => running += 1,
+                Poll::Ready(output) => {
+                    place.set(None);
+                    done(output);
+                    finished += 1;
+                }
             }
-            while let Some(future) = place.as_mut().as_pin_mut() {
-                let Poll::Ready(output) = future.poll(cx) else {
-                    running += 1;
-                    break;
-                };
-                done(output);
-                finished += 1;
-                place.set(next.next());
+        }
+        if running == self.places.len() {
+            return (running, finished);
+        }
+        for place in &mut self.places {
+            while place.is_none() {
+                let Some(future) = next.next() else { return (running, finished) };
+                place.set(Some(future));
+                let Some(future) = place.as_mut().as_pin_mut() else { break };
+                match future.poll(cx) {
+                    Poll::Pending => running += 1,
+                    Poll::Ready(output) => {
+                        place.set(None);
+                        done(output);
+                        finished += 1;
+                    }
+                }
             }
         }
         (running, finished)

@@ -15,6 +15,7 @@ mod stats;
 pub(crate) use self::core::{Core, Port};
 pub use poll_loop::Stopper;
 pub use stats::NodeStats;
+pub(crate) use stats::count;
 
 use crate::registry::Registry;
 use crate::service::{Outbox, Outgoing, Sender, Service};
@@ -110,6 +111,8 @@ pub struct Node {
     shm_path: Option<PathBuf>,
     tcp_address: Option<SocketAddr>,
     stopper: Stopper,
+    /// Where epoll puts what it has: kept from look to look.
+    events: Vec<epoll::Event>,
 }
 
 impl fmt::Debug for Node {
@@ -141,7 +144,7 @@ impl Node {
             tcp_address = Some(bound);
             ports.push(Box::new(port));
         }
-        Ok(Self { core, ports, shm_path, tcp_address, stopper })
+        Ok(Self { core, ports, shm_path, tcp_address, stopper, events: Vec::with_capacity(64) })
     }
 
     /// The regions that peers are let into.

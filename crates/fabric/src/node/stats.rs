@@ -1,6 +1,6 @@
 //! Counts of what a node has done.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts, each only ever read as a whole: they order nothing.
 #[derive(Debug, Default)]
@@ -19,4 +19,11 @@ pub struct NodeStats {
     pub operations: AtomicU64,
     /// How often the poll loop went to sleep.
     pub sleeps: AtomicU64,
+}
+
+/// Adds to a count that only this thread writes: no locked instruction on the hot path.
+#[inline]
+pub(crate) fn count(counter: &AtomicU64, add: u64) {
+    // ORDER: Relaxed: counts order nothing, and only the poll loop writes them.
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(add), Ordering::Relaxed);
 }

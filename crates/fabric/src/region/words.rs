@@ -339,6 +339,21 @@ impl Words {
     }
 }
 
+impl Words {
+    /// Asks the CPU to own the line of `offset`, which is about to be stored to.
+    #[inline]
+    pub fn prefetch_for_store(&self, offset: u64) {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        if let Ok(at) = self.check(offset, WORD_BYTES) {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch does not fault, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.base.as_ptr().cast::<i8>().wrapping_add(at)) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+        let _ = offset;
+    }
+}
+
 /// The vector copy: ascending, each aligned word whole, opaque to the compiler.
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 mod vector {

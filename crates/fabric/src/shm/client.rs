@@ -22,7 +22,7 @@ use barn_layout::message::{Kind, MessageHeader, Status};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -50,6 +50,10 @@ pub(super) struct ShmClient {
     /// Our end: the node rings it when we sleep, and we when it does.
     pub(super) bell: Arc<OwnedFd>,
     pub(super) open: AtomicBool,
+    /// The last sweep that looked for what has come.
+    pub(super) swept: AtomicU64,
+    /// Counts the looks that brought something.
+    pub(super) brought: AtomicU64,
     pub(super) state: Mutex<State>,
     pub(super) control: Mutex<Control>,
     pub(super) socket_watch: OnceLock<Watch>,
@@ -72,7 +76,6 @@ pub(super) struct State {
     /// Those of them that were given up, of which the node has yet to be told.
     pub(super) given_up: Vec<Ticket>,
     pub(super) buffer: Vec<u8>,
-    pub(super) last_sweep: u64,
     /// Something was posted since the node's sleep was last looked at.
     pub(super) unrung: bool,
 }
@@ -205,17 +208,41 @@ impl ShmClient {
     /// posted for it.
     fn drive(&self, state: &mut State) {
         let sweep = drive::sweep();
-        if sweep != 0 && sweep == state.last_sweep {
+        // ORDER: Relaxed, here and below: both change under the lock that we hold, and are looked
+        // at without it only as hints.
+        if sweep != 0 && sweep == self.swept.load(Ordering::Relaxed) {
             return;
         }
-        state.last_sweep = sweep;
-        if state.take(self).is_err() {
-            self.close(state);
+        self.swept.store(sweep, Ordering::Relaxed);
+        match state.take(self) {
+            Ok(0) => {}
+            Ok(_) => self.note_brought(),
+            Err(Corrupt) => self.close(state),
         }
         state.tell_given_up();
         if std::mem::take(&mut state.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.bell);
         }
+    }
+
+    /// Something has come, or nothing will any more.
+    fn note_brought(&self) {
+        // ORDER: Relaxed: changes under the lock that the caller holds.
+        self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a call that has looked before would look in vain: this sweep has looked already,
+    /// and nothing came since. It spares most polls of a wide pipeline the lock.
+    #[inline]
+    fn is_in_vain(&self, wait: &mut Wait) -> bool {
+        // ORDER: Relaxed: only this thread's own look can have stored this sweep's number; what
+        // another thread's look brings meanwhile is found in the next sweep.
+        wait.posted
+            && drive::in_place()
+            && self.swept.load(Ordering::Relaxed) == drive::sweep()
+            && self.brought.load(Ordering::Relaxed) == wait.seen
+            && !drive::parking()
+            && wait.pass()
     }
 
     /// What a pending operation does next, once it has left its waker where it must: say what to
@@ -230,6 +257,9 @@ impl ShmClient {
         let found = state.take(self);
         if found.is_err() {
             self.close(state);
+        }
+        if found != Ok(0) {
+            self.note_brought();
         }
         let again = found != Ok(0) || !state.posters.is_empty() && state.writer.has_news();
         if std::mem::take(&mut state.unrung) {
@@ -264,6 +294,7 @@ impl ShmClient {
     fn close(&self, state: &mut State) {
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
+        self.note_brought();
         state.slots.wake_all();
         state.receivers.drain(..).for_each(Waker::wake);
         state.posters.drain(..).for_each(Waker::wake);
@@ -284,6 +315,7 @@ impl ShmClient {
         // Replies that the node gave before it died are still in the ring; a poll takes them
         // before it looks whether the node is there.
         let mut state = lock(&self.state);
+        // Garbage or not, the connection is over.
         let _ = state.take(self);
         self.close(&mut state);
         drop(state);
@@ -435,9 +467,13 @@ impl Link for ShmClient {
         if request.len() > MESSAGE_BYTES_MAX {
             return Poll::Ready(Err(CallError::TooLong { bytes: request.len() }));
         }
+        if self.is_in_vain(wait) {
+            return Poll::Pending;
+        }
         let mut state = lock(&self.state);
         let state = &mut *state;
         if !wait.posted {
+            wait.seen = u64::MAX;
             if wait.ticket.is_none() {
                 wait.ticket = state.slots.take();
             }
@@ -464,6 +500,8 @@ impl Link for ShmClient {
             wait.ticket = None;
             return Poll::Ready(answer(status, method, reply));
         }
+        // ORDER: Relaxed: changes under the lock that we hold.
+        wait.seen = self.brought.load(Ordering::Relaxed);
         if !self.is_open() {
             return Poll::Ready(Err(self.give_up(state, wait, CallError::PeerGone)));
         }

@@ -22,7 +22,7 @@ use rustix::net::{
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
@@ -93,7 +93,6 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         partial: HashSet::new(),
         given_up: Vec::new(),
         buffer: Vec::new(),
-        last_sweep: 0,
         unrung: false,
     };
     let client = Arc::new_cyclic(|me| ShmClient {
@@ -106,6 +105,8 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         node_page,
         bell: Arc::new(bell),
         open: AtomicBool::new(true),
+        swept: AtomicU64::new(0),
+        brought: AtomicU64::new(0),
         state: Mutex::new(state),
         control: Mutex::default(),
         socket_watch: OnceLock::new(),

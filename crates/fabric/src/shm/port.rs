@@ -3,7 +3,7 @@
 use super::control;
 use super::peer::{Expelled, ShmPeer};
 use super::say_asleep;
-use crate::node::{Core, NodeError, Port};
+use crate::node::{Core, NodeError, Port, count};
 use crate::region::{Region, RegionOptions, Rights};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Service};
@@ -409,7 +409,7 @@ impl Port for ShmPort {
             }
         }
         if work > 0 {
-            core.stats.messages.fetch_add(work as u64, Ordering::Relaxed);
+            count(&core.stats.messages, work as u64);
         }
         for number in expelled {
             self.expel(core, service, number);

@@ -5,7 +5,7 @@
 //! waiting; a peer that does not take its answers is not read from, so that it holds no more
 //! than the high-water mark and one answer; what is pushed to it past its backlog ends it.
 
-use crate::node::Core;
+use crate::node::{Core, count};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Reply, ReplySink, Request, Service};
 use crate::tcp::agent::{Agent, Nonsense, PIECE_BYTES};
@@ -17,7 +17,6 @@ use barn_layout::message::Status;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::sync::atomic::Ordering;
 
 /// With so much waiting for a peer, nothing more is done for it: one piece of a long READ.
 const HIGH_WATER_BYTES: usize = PIECE_BYTES;
@@ -207,10 +206,10 @@ impl Peer {
         }
         // Once for all: an atomic for every frame would show.
         if operations > 0 {
-            core.stats.operations.fetch_add(operations, Ordering::Relaxed);
+            count(&core.stats.operations, operations);
         }
         if messages > 0 {
-            core.stats.messages.fetch_add(messages, Ordering::Relaxed);
+            count(&core.stats.messages, messages);
         }
         end.map(|()| (operations + messages) as usize)
     }

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use barn_fabric::region::Words;
 use barn_fabric::{Region, RegionOptions};
 
 use crate::bench::timing::pin;
+use crate::bench::turn::Turn;
 
 const LINE: u64 = 64;
 const LINES: u64 = 256;
@@ -20,7 +21,7 @@ pub(super) struct BareRing {
     words: Words,
     window: u64,
     next: u64,
-    stop: Arc<AtomicBool>,
+    turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,9 +46,9 @@ impl BareRing {
     pub(super) fn start(window: usize) -> io::Result<Self> {
         let options = RegionOptions { huge: false, ..RegionOptions::writable(2 * LINES * LINE) };
         let words = Region::allocate(&options).map_err(io::Error::other)?.words().clone();
-        let stop = Arc::new(AtomicBool::new(false));
+        let turn = Arc::new(Turn::default());
         let thread = std::thread::spawn({
-            let (words, stop) = (words.clone(), stop.clone());
+            let (words, turn) = (words.clone(), turn.clone());
             move || {
                 pin(None, 1);
                 let mut body = [0; 56];
@@ -55,7 +56,7 @@ impl BareRing {
                     let at = number % LINES * LINE;
                     while !take(&words, at, number, &mut body) {
                         std::hint::spin_loop();
-                        if stop.load(Ordering::Relaxed) {
+                        if !turn.go_on() {
                             return;
                         }
                     }
@@ -63,11 +64,16 @@ impl BareRing {
                 }
             }
         });
-        Ok(Self { words, window: window as u64, next: 1, stop, thread: Some(thread) })
+        Ok(Self { words, window: window as u64, next: 1, turn, thread: Some(thread) })
     }
 
     /// So many lines there and back, a window of them under way.
     pub(super) fn round_trips(&mut self, count: usize) {
+        let turn = self.turn.clone();
+        turn.during(|| self.run(count));
+    }
+
+    fn run(&mut self, count: usize) {
         let mut body = [1; 56];
         let (mut sent, mut received) = (self.next, self.next);
         let end = self.next + count as u64;
@@ -87,7 +93,7 @@ impl BareRing {
 
 impl Drop for BareRing {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.turn.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

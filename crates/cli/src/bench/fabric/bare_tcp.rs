@@ -1,11 +1,22 @@
 //! The limit of a socket: a peer that answers requests of one length with replies of another,
-//! both ends spinning, everything that is ready sent in one call.
+//! everything that is ready sent in one call. Both ends spin, or both block until something comes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::bench::timing::pin;
+use crate::bench::turn::Turn;
+
+/// How both ends wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// They ask the socket over and over: the least latency.
+    Spin,
+    /// They sleep in the kernel until something comes, as servers do.
+    Block,
+}
 
 /// A connection to an answering thread.
 pub(super) struct BareTcp {
@@ -13,34 +24,45 @@ pub(super) struct BareTcp {
     request: Vec<u8>,
     reply_bytes: usize,
     buffer: Vec<u8>,
+    turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl BareTcp {
     /// Starts the answering thread and connects to it.
-    pub(super) fn start(request_bytes: usize, reply_bytes: usize) -> io::Result<Self> {
+    pub(super) fn start(ends: Ends, request_bytes: usize, reply_bytes: usize) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let thread = std::thread::spawn(move || {
-            pin(None, 1);
-            if let Ok((stream, _)) = listener.accept() {
-                let _ = answer(stream, request_bytes, reply_bytes);
+        let turn = Arc::new(Turn::default());
+        let thread = std::thread::spawn({
+            let turn = turn.clone();
+            move || {
+                pin(None, 1);
+                if let Ok((stream, _)) = listener.accept() {
+                    let _ = answer(stream, ends, request_bytes, reply_bytes, &turn);
+                }
             }
         });
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
+        stream.set_nonblocking(ends == Ends::Spin)?;
         Ok(Self {
             stream: Some(stream),
             request: vec![7; request_bytes],
             reply_bytes,
             buffer: vec![0; reply_bytes.max(256 << 10)],
+            turn,
             thread: Some(thread),
         })
     }
 
     /// So many requests and replies, a window of them under way.
     pub(super) fn round_trips(&mut self, count: usize, window: usize) {
+        let turn = self.turn.clone();
+        turn.during(|| self.run(count, window));
+    }
+
+    fn run(&mut self, count: usize, window: usize) {
         let Some(stream) = &mut self.stream else { return };
         let batch = self.request.repeat(window);
         let (mut sent, mut received_bytes) = (0usize, 0usize);
@@ -77,13 +99,19 @@ fn send_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, request_bytes: usize, reply_bytes: usize) -> io::Result<()> {
+fn answer(
+    mut stream: TcpStream,
+    ends: Ends,
+    request_bytes: usize,
+    reply_bytes: usize,
+    turn: &Turn,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
+    stream.set_nonblocking(ends == Ends::Spin)?;
     let mut buffer = vec![0; 256 << 10];
     let reply = vec![9; (64 << 10usize).max(reply_bytes)];
     let mut pending = 0;
-    loop {
+    while turn.go_on() {
         pending += receive(&mut stream, &mut buffer)?;
         let mut owed = pending / request_bytes * reply_bytes;
         pending %= request_bytes;
@@ -93,11 +121,13 @@ fn answer(mut stream: TcpStream, request_bytes: usize, reply_bytes: usize) -> io
             owed -= now;
         }
     }
+    Ok(())
 }
 
 impl Drop for BareTcp {
     fn drop(&mut self) {
         drop(self.stream.take());
+        self.turn.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

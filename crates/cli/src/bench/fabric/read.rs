@@ -8,13 +8,15 @@ use barn_fabric::region::bare::{chase_next, chase_place};
 use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{Pipeline, RemoteRegion};
 
-use super::bare_tcp::BareTcp;
+use super::bare_tcp::{BareTcp, Ends};
 use super::{Bench, SIZES};
 use crate::bench::timing::{in_turn, rates};
 use crate::report::{Better, Row};
 
-/// READs in flight: what hides the latency of memory on one core (its line fill buffers).
-const WINDOW: usize = 16;
+/// READs in flight: enough to hide the latency of memory and of the page tables.
+const WINDOW: usize = 64;
+/// How far the bare loop prefetches: what is best for it here.
+const BARE_AHEAD: usize = 16;
 /// From here on a READ is a copy more than a wait: it stands beside a memcpy.
 const COPY_BYTES: usize = 64 << 10;
 
@@ -78,9 +80,9 @@ fn blocking(
             (ours, "memcpy", theirs)
         }
         None => {
-            let mut bare = BareTcp::start(40, bytes)?;
+            let mut bare = BareTcp::start(Ends::Spin, 40, bytes)?;
             let (ours, theirs) = in_turn(effort, ours, |count| bare.round_trips(count, 1));
-            (ours, "bare socket", theirs)
+            (ours, "bare spinning socket", theirs)
         }
     };
     let row = Row::nanoseconds(format!("{name}/blocking"), &our_samples)
@@ -102,8 +104,7 @@ fn pipelined(
     // A megabyte at a time needs no more than a few in flight, and their buffers fit the cache.
     let window = if bytes > COPY_BYTES { 4 } else { WINDOW };
     let offsets = random_offsets(region.bytes(), bytes);
-    let mut buffers = vec![vec![0u8; bytes]; window];
-    let ours = |count: usize| run_pipeline(region, &offsets, &mut buffers, count);
+    let ours = |count: usize| run_pipeline(region, &offsets, bytes, window, count);
     let (our_samples, beside, their_samples) = match region.mapped() {
         Some(words) if bytes < COPY_BYTES => {
             let (ours, theirs) = in_turn(effort, ours, |count| bare_random(words, &offsets, bytes, count));
@@ -114,7 +115,7 @@ fn pipelined(
             (ours, "memcpy", theirs)
         }
         None => {
-            let mut bare = BareTcp::start(40, bytes)?;
+            let mut bare = BareTcp::start(Ends::Block, 40, bytes)?;
             let (ours, theirs) = in_turn(effort, ours, |count| bare.round_trips(count, window));
             (ours, "bare socket", theirs)
         }
@@ -128,19 +129,42 @@ fn pipelined(
     Ok(())
 }
 
-/// READs at the offsets, over and over, one buffer for each that is in flight.
-fn run_pipeline(region: &RemoteRegion, offsets: &[u32], buffers: &mut [Vec<u8>], count: usize) {
-    let window = buffers.len();
-    let free = std::cell::RefCell::new(buffers.iter_mut().collect::<Vec<_>>());
-    let free = &free;
-    let bytes = free.borrow()[0].len();
+/// READs at the offsets, over and over.
+fn run_pipeline(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize) {
+    match bytes {
+        8 => run_small::<8>(region, offsets, window, count),
+        64 => run_small::<64>(region, offsets, window, count),
+        1024 => run_small::<1024>(region, offsets, window, count),
+        _ => run_large(region, offsets, bytes, window, count),
+    }
+}
+
+fn offset_of(offsets: &[u32], index: usize) -> u64 {
+    u64::from(offsets[index & (offsets.len() - 1)])
+}
+
+/// READs into the operation's own few bytes.
+fn run_small<const BYTES: usize>(region: &RemoteRegion, offsets: &[u32], window: usize, count: usize) {
     let mut total = 0u64;
     let reads = (0..count).map(|index| async move {
-        let into = free.borrow_mut().pop().expect("a buffer for each in flight");
-        let offset = u64::from(offsets[index & (offsets.len() - 1)]);
-        region.read(offset, into).await.expect("the node is there");
-        let used = if bytes < COPY_BYTES { sum(into) } else { u64::from(into[0]) };
-        free.borrow_mut().push(into);
+        let mut into = [0; BYTES];
+        region.read(offset_of(offsets, index), &mut into).await.expect("the node is there");
+        sum(&into)
+    });
+    Pipeline::new(window).run(reads, |sum| total = total.wrapping_add(sum));
+    black_box(total);
+}
+
+/// READs into buffers that are kept, one for each that is in flight.
+fn run_large(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize) {
+    let buffers = std::cell::RefCell::new(vec![vec![0u8; bytes]; window]);
+    let buffers = &buffers;
+    let mut total = 0u64;
+    let reads = (0..count).map(|index| async move {
+        let mut into = buffers.borrow_mut().pop().expect("a buffer for each in flight");
+        region.read(offset_of(offsets, index), &mut into).await.expect("the node is there");
+        let used = u64::from(into[0]);
+        buffers.borrow_mut().push(into);
         used
     });
     Pipeline::new(window).run(reads, |sum| total = total.wrapping_add(sum));
@@ -158,7 +182,7 @@ fn bare_random(words: &Words, offsets: &[u32], bytes: usize, mut count: usize) {
     let mut total = 0;
     while count > 0 {
         let now = count.min(offsets.len());
-        total += words.bare_random(&offsets[..now], bytes, WINDOW);
+        total += words.bare_random(&offsets[..now], bytes, BARE_AHEAD);
         count -= now;
     }
     black_box(total);
@@ -185,11 +209,10 @@ pub(super) fn server_cpu(bench: &mut Bench) -> io::Result<()> {
     const READS: usize = 10_000_000;
     let (_connection, region) = bench.connect("shm")?;
     let offsets = random_offsets(region.bytes(), 64);
-    let mut buffers = vec![vec![0u8; 64]; WINDOW];
     // The node spins for a moment after a connection is made; let it fall asleep.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let before = bench.node.cpu_seconds();
-    run_pipeline(&region, &offsets, &mut buffers, READS);
+    run_pipeline(&region, &offsets, 64, WINDOW, READS);
     let used = bench.node.cpu_seconds() - before;
     let row = Row::new("shm/read-64/server-cpu", "s", Better::Lower, &[used]).with("reads", READS);
     bench.row(row);

@@ -6,7 +6,7 @@ use barn_fabric::{ConnectOptions, Connection, Messaging, Pipeline};
 use barn_server::Method;
 
 use super::bare_ring::BareRing;
-use super::bare_tcp::BareTcp;
+use super::bare_tcp::{BareTcp, Ends};
 use super::{Bench, WINDOWS};
 use crate::bench::timing::{in_turn, rates};
 use crate::report::Row;
@@ -40,23 +40,42 @@ fn calls(
         };
         bench.progress.show(&row_name);
         let ours = |count| run_calls(&connection, count, window);
-        let (ours, beside, theirs) = if transport == "shm" {
+        if transport == "shm" {
             let mut bare = BareRing::start(window)?;
             let (ours, theirs) = in_turn(bench.effort, ours, |count| bare.round_trips(count));
-            (ours, if window == 1 { "one line there and back" } else { "bare ring" }, theirs)
-        } else {
-            let mut bare = BareTcp::start(BODY_BYTES, BODY_BYTES)?;
+            let beside = if window == 1 { "one line there and back" } else { "bare ring" };
+            row(bench, transport, window, row_name, &ours, (beside, &theirs));
+            continue;
+        }
+        // A round trip stands beside the fastest that a socket can do. In a window, beside an
+        // ordinary echo, whose ends block; and, in a row of its own, beside one that spins.
+        if window > 1 {
+            let mut bare = BareTcp::start(Ends::Block, BODY_BYTES, BODY_BYTES)?;
             let (ours, theirs) = in_turn(bench.effort, ours, |count| bare.round_trips(count, window));
-            (ours, "bare socket echo", theirs)
-        };
-        let row = if window == 1 {
-            Row::nanoseconds(row_name, &ours).beside(beside, &theirs)
-        } else {
-            Row::rate(row_name, &rates(&ours)).beside(beside, &rates(&theirs))
-        };
-        bench.row(row.with("transport", transport).with("window", window).with("bytes", BODY_BYTES));
+            row(bench, transport, window, row_name.clone(), &ours, ("bare socket echo", &theirs));
+        }
+        let mut bare = BareTcp::start(Ends::Spin, BODY_BYTES, BODY_BYTES)?;
+        let (ours, theirs) = in_turn(bench.effort, ours, |count| bare.round_trips(count, window));
+        let row_name = if window > 1 { format!("{row_name}/against-spinning") } else { row_name };
+        row(bench, transport, window, row_name, &ours, ("bare spinning echo", &theirs));
     }
     Ok(())
+}
+
+fn row(
+    bench: &mut Bench,
+    transport: &str,
+    window: usize,
+    name: String,
+    ours: &[f64],
+    (beside, theirs): (&str, &[f64]),
+) {
+    let row = if window == 1 {
+        Row::nanoseconds(name, ours).beside(beside, theirs)
+    } else {
+        Row::rate(name, &rates(ours)).beside(beside, &rates(theirs))
+    };
+    bench.row(row.with("transport", transport).with("window", window).with("bytes", BODY_BYTES));
 }
 
 fn run_calls(connection: &Connection, count: usize, window: usize) {
