@@ -3,6 +3,10 @@
 //! Both begin a message with one 64-bit *arrival word*, stored last, that says how long the
 //! message is and which one it is; the receiver polls that word. After it comes the header of
 //! the RPC layer, then the body. A request of up to 32 bytes fits one cache line whole.
+//!
+//! In a ring every line starts with such a word: the first line of a message with its arrival
+//! word, the others with zero. So payload never stands where the receiver looks for a message,
+//! and nothing need be cleared when a ring goes round.
 
 use crate::limits::LINE_BYTES;
 use crate::shared::shared_struct;
@@ -116,9 +120,12 @@ impl Status {
     }
 }
 
-/// Bytes of a message in a ring, header and arrival word included, in whole lines.
-pub const fn cell_bytes(body_bytes: usize) -> usize {
-    (ARRIVAL_BYTES + body_bytes).next_multiple_of(LINE_BYTES)
+/// Bytes of each line of a ring that carry a message: its first word is never payload.
+pub const LINE_PAYLOAD_BYTES: usize = LINE_BYTES - ARRIVAL_BYTES;
+
+/// Bytes that a message of so many bytes takes in a ring, in whole lines.
+pub const fn cell_bytes(message_bytes: usize) -> usize {
+    message_bytes.div_ceil(LINE_PAYLOAD_BYTES) * LINE_BYTES
 }
 
 /// The longest body that still makes a one-line message.

@@ -47,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     pub memory: Bytes,
 
+    /// Only rows whose name contains this, such as `rpc` or `read-64/`.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub rows: String,
+
     /// Fewer and shorter repeats.
     #[arg(long)]
     pub quick: bool,
@@ -56,6 +60,7 @@ pub struct Args {
 pub(crate) struct Bench {
     pub(crate) node: BenchNode,
     pub(crate) effort: Effort,
+    rows: String,
     pub(crate) report: Report,
     pub(crate) progress: Progress,
 }
@@ -68,6 +73,11 @@ impl Bench {
             Connection::connect(&address, ConnectOptions::default()).wait().map_err(io::Error::other)?;
         let region = connection.open(DATA, Rights::READ).wait().map_err(io::Error::other)?;
         Ok((connection, region))
+    }
+
+    /// Whether a row was asked for.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        name.contains(&self.rows)
     }
 
     /// Adds a row.
@@ -97,11 +107,13 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let report = Report::new("fabric");
     pin(None, CLIENT_CORE);
     let node = BenchNode::start(memory)?;
-    let mut bench = Bench { node, effort, report, progress };
+    let mut bench = Bench { node, effort, rows: args.rows.clone(), report, progress };
     for transport in transports {
         read::measure(&mut bench, transport)?;
         if transport == "shm" {
-            read::server_cpu(&mut bench)?;
+            if bench.wants("shm/read-64/server-cpu") {
+                read::server_cpu(&mut bench)?;
+            }
             read::copy(&mut bench);
         }
         rpc::measure(&mut bench, transport)?;

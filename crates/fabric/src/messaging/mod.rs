@@ -13,8 +13,8 @@ pub mod request_region;
 pub mod ring;
 
 use crate::region::{AccessError, Words};
-use barn_layout::limits::WORD_BYTES;
-use barn_layout::message::MessageHeader;
+use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
+use barn_layout::message::{ARRIVAL_BYTES, LINE_PAYLOAD_BYTES, MessageHeader};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// What the other side wrote is not of the protocol's form.
@@ -39,6 +39,47 @@ const HEADER_WORDS: usize = MessageHeader::BYTES / WORD_BYTES;
 
 /// Bytes that a small message is put together in: one line without its arrival word.
 const SMALL_BYTES: usize = 56;
+
+/// Stores a header and a body in the lines from `at` on, leaving the first word of the first line
+/// for the arrival word and clearing that of every other.
+fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
+    let first = body.len().min(LINE_PAYLOAD_BYTES - MessageHeader::BYTES);
+    let mut line = [0; LINE_BYTES];
+    line[ARRIVAL_BYTES..ARRIVAL_BYTES + MessageHeader::BYTES].copy_from_slice(header.as_bytes());
+    line[ARRIVAL_BYTES + MessageHeader::BYTES..][..first].copy_from_slice(&body[..first]);
+    words.store(at + ARRIVAL_BYTES as u64, &line[ARRIVAL_BYTES..])?;
+    let mut line_at = at + LINE_BYTES as u64;
+    for part in body[first..].chunks(LINE_PAYLOAD_BYTES) {
+        #[cfg(not(barn_plant = "ring_line_not_cleared"))]
+        line[..ARRIVAL_BYTES].fill(0);
+        #[cfg(barn_plant = "ring_line_not_cleared")]
+        line[..ARRIVAL_BYTES].copy_from_slice(&part[..ARRIVAL_BYTES.min(part.len())]);
+        line[ARRIVAL_BYTES..ARRIVAL_BYTES + part.len()].copy_from_slice(part);
+        words.store(line_at, &line)?;
+        line_at += LINE_BYTES as u64;
+    }
+    Ok(())
+}
+
+/// Copies a message of `bytes` bytes out of the lines from `at` on: the header, and the body onto
+/// the end of `into`.
+fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
+    let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
+    let mut line = [0; LINE_PAYLOAD_BYTES];
+    words.load(at + ARRIVAL_BYTES as u64, &mut line)?;
+    let (header, first) = MessageHeader::read_from_prefix(&line).map_err(|_| Corrupt)?;
+    let now = body_bytes.min(first.len());
+    into.extend_from_slice(&first[..now]);
+    let (mut left, mut line_at) = (body_bytes - now, at + LINE_BYTES as u64);
+    while left > 0 {
+        words.load(line_at + ARRIVAL_BYTES as u64, &mut line)?;
+        let now = left.min(LINE_PAYLOAD_BYTES);
+        into.extend_from_slice(&line[..now]);
+        left -= now;
+        line_at += LINE_BYTES as u64;
+    }
+    Ok(header)
+}
 
 /// Stores a header and a body, which the caller has found room for, at `at`.
 fn store_message(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {

@@ -2,33 +2,33 @@
 //!
 //! The reader polls the *arrival word* where the next message will start; the writer stores it
 //! last. FaRM's reader zeroes what it has consumed so that old bytes are never taken for a
-//! message; here the writer zeroes the one word where the *next* arrival word will be, before it
-//! publishes this message. That keeps the reader from writing to the ring at all (the node maps
-//! a client's ring without ever changing it, and each line crosses between the caches once), and
-//! payload bytes can still never pose as a message.
+//! message. Here the first word of every line is kept for arrival words (zero in the lines that
+//! go on with a message), and each message has its own number: what an earlier lap left where
+//! the reader looks is another number or zero, never payload. So neither side clears anything,
+//! the reader never writes to the ring (a client maps the node's read-only), and a small message
+//! is one line that crosses between the caches once.
 //!
 //! What always holds:
 //! - messages start at multiples of a line and never straddle the end of the ring;
-//! - the arrival word at the writer's tail is zero until the message there is whole;
+//! - the first word of a line is an arrival word or zero, never payload;
+//! - a word with the number that the reader waits for is not there until that message is whole;
 //! - the writer never touches a line that the reader has not reported as consumed;
 //! - the reader reports after it has copied a message out, and only when half of the ring has
 //!   been consumed since the last report: so a message may take a quarter of the ring, and one
 //!   that fits an empty ring is never stuck (proved at [`piece_bytes_max`]).
 
-use super::{Corrupt, load_message, store_message};
+use super::{Corrupt, load_lines, store_lines};
 use crate::region::{Ordering, Words};
 use barn_layout::limits::LINE_BYTES;
-use barn_layout::message::{ARRIVAL_BYTES, Arrival, MessageHeader, cell_bytes};
+use barn_layout::message::{Arrival, LINE_PAYLOAD_BYTES, MessageHeader, cell_bytes};
 
 /// The longest body that one message in a ring may have; longer ones go in pieces.
 ///
-/// A message takes `cell <= ring / 4 - 64` bytes. At worst it does not fit before the end, so
-/// that fewer than `cell` bytes are skipped, and one line must stay free for the next arrival
-/// word: `2 * cell + 64 <= ring / 2 - 64`. The reader withholds less than half of the ring, so
-/// the writer of a message to a reader that has consumed everything always has room.
+/// A message takes `cell <= ring / 4` bytes. At worst it does not fit before the end, so that
+/// fewer than `cell` bytes are skipped: `2 * cell <= ring / 2`. The reader withholds less than
+/// half of the ring, so the writer to a reader that has consumed everything always has room.
 pub const fn piece_bytes_max(ring_bytes: usize) -> usize {
-    let cell = ring_bytes / 4 - LINE_BYTES;
-    cell - ARRIVAL_BYTES - MessageHeader::BYTES
+    ring_bytes / 4 / LINE_BYTES * LINE_PAYLOAD_BYTES - MessageHeader::BYTES
 }
 
 /// There is no room now.
@@ -103,38 +103,32 @@ impl RingWriter {
         let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;
         let at = self.tail % ring;
         let skip = if at + cell > ring { ring - at } else { 0 };
-        if !self.has_room(skip + cell + LINE_BYTES as u64) {
+        if !self.has_room(skip + cell) {
             return Err(Full);
         }
         if skip > 0 {
-            self.publish(at, 0, Arrival::WRAP, skip);
+            self.publish(at, Arrival::WRAP, skip);
         }
-        let at = self.place.base + self.tail % ring + ARRIVAL_BYTES as u64;
+        let at = self.tail % ring;
         // Offsets are in bounds by construction: the ring lies inside its memory.
-        let _ = store_message(&self.place.words, at, header, body);
-        let next = (self.tail + cell) % ring;
-        let bytes = (MessageHeader::BYTES + body.len()) as u32;
-        self.publish(self.tail % ring, next, bytes, cell);
-        // The line after the next arrival word will be zeroed by the next message, and the reader
-        // had it last: having it back by then keeps one cache miss out of that message's way.
-        self.place.words.prefetch_for_store(self.place.base + (next + LINE_BYTES as u64) % ring);
+        let _ = store_lines(&self.place.words, self.place.base + at, header, body);
+        self.publish(at, (MessageHeader::BYTES + body.len()) as u32, cell);
+        // The reader had the next line last, a lap ago: having it back by the time of the next
+        // message keeps a cache miss out of that message's way.
+        self.place.words.prefetch_for_store(self.place.base + self.tail % ring);
         Ok(())
     }
 
-    /// Makes what stands at `at` a message; the one after it will start at `next`.
-    fn publish(&mut self, at: u64, next: u64, bytes: u32, advance: u64) {
-        let (words, base) = (&self.place.words, self.place.base);
+    /// Makes what stands at `at` a message.
+    fn publish(&mut self, at: u64, bytes: u32, advance: u64) {
         let arrival = Arrival { bytes, number: self.number };
-        #[cfg(not(barn_plant = "ring_next_not_zeroed"))]
-        let _ = words.store_word(base + next, 0, Ordering::Relaxed);
-        #[cfg(barn_plant = "ring_next_not_zeroed")]
-        let _ = next;
         // SYNC: Release, pairs with the Acquire load in `RingReader::peek`: whoever sees the
-        // arrival word sees the message, and the zero after it.
+        // arrival word sees the message.
         #[cfg(not(barn_plant = "ring_publish_relaxed"))]
-        let _ = words.store_word(base + at, arrival.to_bits(), Ordering::Release);
+        let order = Ordering::Release;
         #[cfg(barn_plant = "ring_publish_relaxed")]
-        let _ = words.store_word(base + at, arrival.to_bits(), Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        let _ = self.place.words.store_word(self.place.base + at, arrival.to_bits(), order);
         self.tail += advance;
         self.number = Arrival::next(self.number);
     }
@@ -157,15 +151,28 @@ impl RingReader {
         Self { place, consumed, head: 0, reported: 0, number: 1 }
     }
 
-    /// Whether something stands where the next message will be.
+    /// Whether the next message may be there.
     #[inline]
     pub fn has_next(&self) -> bool {
-        self.peek() != 0
+        self.awaits(Arrival::from_bits(self.peek())) != Ok(false)
+    }
+
+    /// Whether an arrival word is that of the next message; an earlier one's, or zero, is not.
+    #[inline]
+    fn awaits(&self, arrival: Arrival) -> Result<bool, Corrupt> {
+        // How far ahead of the expected number it is: 0 is it, and what an earlier lap left is
+        // behind, by less than the messages that fit a ring.
+        let ahead = arrival.number.wrapping_sub(self.number);
+        match ahead {
+            0 => Ok(true),
+            _ if arrival.to_bits() == 0 || ahead > u32::MAX / 2 => Ok(false),
+            _ => Err(Corrupt),
+        }
     }
 
     #[inline]
     fn peek(&self) -> u64 {
-        let at = self.place.base + self.head % self.place.bytes as u64;
+        let at = self.next_at();
         // SYNC: Acquire, pairs with the Release store in `RingWriter::publish`.
         #[cfg(not(barn_plant = "ring_peek_relaxed"))]
         let order = Ordering::Acquire;
@@ -179,13 +186,9 @@ impl RingReader {
     pub fn pop(&mut self, into: &mut Vec<u8>) -> Result<Option<MessageHeader>, Corrupt> {
         let ring = self.place.bytes as u64;
         loop {
-            let bits = self.peek();
-            if bits == 0 {
+            let arrival = Arrival::from_bits(self.peek());
+            if !self.awaits(arrival)? {
                 return Ok(None);
-            }
-            let arrival = Arrival::from_bits(bits);
-            if arrival.number != self.number {
-                return Err(Corrupt);
             }
             let at = self.head % ring;
             if arrival.bytes == Arrival::WRAP {
@@ -209,8 +212,7 @@ impl RingReader {
                 self.reported = self.head + cell;
                 let _ = self.consumed.words.store_word(self.consumed.at, self.reported, Ordering::Release);
             }
-            let message_at = self.place.base + at + ARRIVAL_BYTES as u64;
-            let header = load_message(&self.place.words, message_at, bytes, into)?;
+            let header = load_lines(&self.place.words, self.place.base + at, bytes, into)?;
             self.advance(cell);
             self.report_lazily();
             return Ok(Some(header));
@@ -233,6 +235,17 @@ impl RingReader {
             let order = Ordering::Relaxed;
             let _ = self.consumed.words.store_word(self.consumed.at, self.head, order);
         }
+    }
+
+    /// Where the next arrival word will be, in the ring's memory.
+    #[inline]
+    fn next_at(&self) -> u64 {
+        self.place.base + self.head % self.place.bytes as u64
+    }
+
+    /// Where the next arrival word will be, and its number.
+    pub fn next(&self) -> (u64, u32) {
+        (self.next_at(), self.number)
     }
 
     /// How often the writer has been told, in effect: changes when it is.
@@ -417,10 +430,10 @@ mod loom_tests {
     #[test]
     fn loom_a_full_ring_is_not_overwritten() {
         model(|| {
-            let (mut writer, mut reader, words) = pair(RING);
+            let (mut writer, mut reader, _) = pair(RING);
             // Before the race: the writer has gone almost once round and the reader is behind,
             // so that one message more needs the room that the reader is about to give back.
-            for id in 1..=7 {
+            for id in 1..=8 {
                 writer.push(&header(id), &[id as u8; 8]).unwrap();
             }
             let mut body = Vec::new();
@@ -428,12 +441,9 @@ mod loom_tests {
                 body.clear();
                 reader.pop(&mut body).unwrap().unwrap();
             }
-            // The old bytes at the place of message 9 look like message 9.
-            let forged = Arrival { bytes: 32, number: 9 }.to_bits();
-            words.store_word(64, forged, Ordering::Relaxed).unwrap();
             let sender = loom::thread::spawn(move || {
-                let mut sent = 7;
-                for id in 8..=9 {
+                let mut sent = 8;
+                for id in 9..=10 {
                     if writer.push(&header(id), &[id as u8; 8]).is_ok() {
                         sent = id;
                     } else {
@@ -443,7 +453,7 @@ mod loom_tests {
                 sent
             });
             let mut expected = 4;
-            for _ in 4..=9 {
+            for _ in 4..=10 {
                 body.clear();
                 let Some(header) = reader.pop(&mut body).unwrap() else { break };
                 assert_eq!(header.id.get(), expected);

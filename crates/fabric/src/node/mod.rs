@@ -111,8 +111,6 @@ pub struct Node {
     shm_path: Option<PathBuf>,
     tcp_address: Option<SocketAddr>,
     stopper: Stopper,
-    /// Where epoll puts what it has: kept from look to look.
-    events: Vec<epoll::Event>,
 }
 
 impl fmt::Debug for Node {
@@ -144,7 +142,7 @@ impl Node {
             tcp_address = Some(bound);
             ports.push(Box::new(port));
         }
-        Ok(Self { core, ports, shm_path, tcp_address, stopper, events: Vec::with_capacity(64) })
+        Ok(Self { core, ports, shm_path, tcp_address, stopper })
     }
 
     /// The regions that peers are let into.

@@ -18,7 +18,7 @@ use barn_layout::RegionId;
 use barn_layout::channel::ChannelShape;
 use barn_layout::handshake::ShmOpen;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
-use barn_layout::message::{Kind, MessageHeader, Status};
+use barn_layout::message::{Arrival, Kind, MessageHeader, Status};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -54,6 +54,8 @@ pub(super) struct ShmClient {
     pub(super) swept: AtomicU64,
     /// Counts the looks that brought something.
     pub(super) brought: AtomicU64,
+    /// Where the next answers will arrive, in ring and request region, and with what numbers.
+    pub(super) next: [(AtomicU64, AtomicU64); 2],
     pub(super) state: Mutex<State>,
     pub(super) control: Mutex<Control>,
     pub(super) socket_watch: OnceLock<Watch>,
@@ -91,7 +93,9 @@ impl State {
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some(lane) = &mut self.lane {
             let slots = &mut self.slots;
-            taken += lane.collect(&client.outbound, &mut buffer, |header, body| {
+            // Whoever is about to sleep must not overlook one: it will not be announced again.
+            let thorough = !drive::in_place() || drive::parking();
+            taken += lane.collect(&client.outbound, thorough, &mut buffer, |header, body| {
                 let ticket = Ticket(header.id.get());
                 if let Some(into) = slots.partial(ticket) {
                     into.clear();
@@ -220,6 +224,7 @@ impl ShmClient {
             Err(Corrupt) => self.close(state),
         }
         state.tell_given_up();
+        self.note_next(state);
         if std::mem::take(&mut state.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.bell);
         }
@@ -231,18 +236,38 @@ impl ShmClient {
         self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Whether a call that has looked before would look in vain: this sweep has looked already,
-    /// and nothing came since. It spares most polls of a wide pipeline the lock.
+    /// Whether a call that has looked before would look in vain: nothing came since. It spares
+    /// a spinning thread, and most polls of a wide pipeline, the lock.
     #[inline]
     fn is_in_vain(&self, wait: &mut Wait) -> bool {
-        // ORDER: Relaxed: only this thread's own look can have stored this sweep's number; what
-        // another thread's look brings meanwhile is found in the next sweep.
+        // ORDER: Relaxed: only hints. What they miss now is found by a later poll, of which one
+        // in so many (`Wait::pass`) takes the lock and looks at everything.
         wait.posted
             && drive::in_place()
-            && self.swept.load(Ordering::Relaxed) == drive::sweep()
             && self.brought.load(Ordering::Relaxed) == wait.seen
+            && (self.swept.load(Ordering::Relaxed) == drive::sweep() || !self.has_news())
             && !drive::parking()
             && wait.pass()
+    }
+
+    /// Whether one of the next answers has arrived.
+    #[inline]
+    fn has_news(&self) -> bool {
+        let lanes = if self.shape.window > 0 { 2 } else { 1 };
+        self.next[..lanes].iter().any(|(at, number)| {
+            let word = self.outbound.load_word(at.load(Ordering::Relaxed), Ordering::Relaxed).unwrap_or(0);
+            u64::from(Arrival::from_bits(word).number) == number.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Remembers where the next answers will arrive.
+    fn note_next(&self, state: &State) {
+        let lane = state.lane.as_ref().and_then(RequestLane::next);
+        for ((at, number), next) in self.next.iter().zip([Some(state.reader.next()), lane]) {
+            let (next_at, next_number) = next.map_or((0, u64::MAX), |(at, number)| (at, number.into()));
+            at.store(next_at, Ordering::Relaxed);
+            number.store(next_number, Ordering::Relaxed);
+        }
     }
 
     /// What a pending operation does next, once it has left its waker where it must: say what to

@@ -107,6 +107,7 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         open: AtomicBool::new(true),
         swept: AtomicU64::new(0),
         brought: AtomicU64::new(0),
+        next: Default::default(),
         state: Mutex::new(state),
         control: Mutex::default(),
         socket_watch: OnceLock::new(),

@@ -26,8 +26,12 @@ pub(super) fn measure(bench: &mut Bench, transport: &str) -> io::Result<()> {
     for bytes in SIZES {
         let name = format!("{transport}/read-{}", size_name(bytes));
         bench.progress.show(&name);
-        blocking(bench, &region, transport, bytes, &name)?;
-        pipelined(bench, &region, transport, bytes, &name)?;
+        if bench.wants(&format!("{name}/blocking")) {
+            blocking(bench, &region, transport, bytes, &name)?;
+        }
+        if bench.wants(&format!("{name}/pipelined")) {
+            pipelined(bench, &region, transport, bytes, &name)?;
+        }
     }
     Ok(())
 }
@@ -222,6 +226,10 @@ pub(super) fn server_cpu(bench: &mut Bench) -> io::Result<()> {
 /// Loads of 1 KiB in cache, word by word, beside a plain memcpy of private memory.
 pub(super) fn copy(bench: &mut Bench) {
     for bytes in [64, 1024] {
+        let name = format!("memory/load-{}/in-cache", size_name(bytes));
+        if !bench.wants(&name) {
+            continue;
+        }
         let words = Words::private(16 << 10);
         let plain = vec![1u8; 16 << 10];
         let (mut ours_into, mut theirs_into) = (vec![0u8; bytes], vec![0u8; bytes]);
@@ -239,7 +247,6 @@ pub(super) fn copy(bench: &mut Bench) {
             }
         };
         let (ours, theirs) = in_turn(bench.effort, ours, theirs);
-        let name = format!("memory/load-{}/in-cache", size_name(bytes));
         bench.row(Row::nanoseconds(name, &ours).beside("memcpy", &theirs).with("bytes", bytes));
     }
 }

@@ -38,6 +38,9 @@ fn calls(
             1 => format!("{transport}/{name}/round-trip"),
             _ => format!("{transport}/{name}/window-{window}"),
         };
+        if !bench.wants(&row_name) {
+            continue;
+        }
         bench.progress.show(&row_name);
         let ours = |count| run_calls(&connection, count, window);
         if transport == "shm" {
