@@ -6,11 +6,12 @@
 use crate::drive;
 use crate::error::{CallError, ConnectError, OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};
-use crate::region::{Ordering, Rights, fence, versioned};
+use crate::region::{Ordering, Rights, Words, fence, versioned};
 use crate::registry::PeerId;
-use crate::verb::Verb;
+use crate::verb::{Verb, check_range};
 use barn_layout::RegionId;
 use barn_layout::channel::{GRANT_LIVE, RING_BYTES_DEFAULT};
+use barn_layout::limits::WORD_BYTES;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -273,19 +274,20 @@ impl RemoteRegion {
     /// Sound with 8-byte atomicity and words in any order: version, body and version are three
     /// READs that are carried out one after another, posted as one batch.
     pub async fn read_versioned(&self, offset: u64, body: &mut [u8]) -> Result<Option<u64>, OperationError> {
+        // One look at the whole, so that the errors are the same on every transport.
+        check_range(Rights::READ, self.rights, offset, body.len() + WORD_BYTES, self.bytes)?;
+        if !offset.is_multiple_of(WORD_BYTES as u64) {
+            return Err(OperationError::Misaligned { offset });
+        }
         if let Place::Mapped { words, .. } = &self.place {
             // Where the memory is mapped, three loads do, and nothing is allocated for them.
-            let end = body.len() + versioned::VERSION_BYTES as usize;
-            let mut version = [0; 8];
-            Verb::Read { offset, into: &mut version }
-                .check(self.rights, self.bytes.saturating_sub(end as u64 - 8))?;
             let taken = versioned::try_load(words, offset, body)?;
             // One READ of the version through the front door checks the grant and the peer.
-            self.read(offset, &mut version).await?;
+            self.read(offset, &mut [0; WORD_BYTES]).await?;
             return Ok(taken);
         }
-        let (mut before, mut after) = ([0; 8], [0; 8]);
-        let body_at = offset.saturating_add(versioned::VERSION_BYTES);
+        let (mut before, mut after) = ([0; WORD_BYTES], [0; WORD_BYTES]);
+        let body_at = offset + versioned::VERSION_BYTES;
         let mut batch = Batch::new();
         batch
             .push(self.read(offset, &mut before))
@@ -340,17 +342,28 @@ impl Operation<'_> {
             return Err(OperationError::BadKey);
         };
         self.verb.check(self.region.rights, self.region.bytes)?;
+        if self.verb.changes() {
+            // What has ended before it began leaves the bytes as they are.
+            self.check_standing(grants, *grant)?;
+        }
         let done = self.verb.execute(words)?;
         // SYNC: pairs with the fence in `Standing::end`: bytes that were stored after the grant
         // ended are never taken for the grant's.
         fence(Ordering::Acquire);
+        self.check_standing(grants, *grant)?;
+        Ok(done)
+    }
+
+    /// Whether the node is there and the grant stands.
+    #[inline(always)]
+    fn check_standing(&self, grants: &Words, grant: u64) -> Result<(), OperationError> {
         if !self.region.opened.link.is_open() {
             return Err(OperationError::PeerGone);
         }
-        if grants.load_word(*grant, Ordering::Relaxed) != Ok(GRANT_LIVE) {
+        if grants.load_word(grant, Ordering::Relaxed) != Ok(GRANT_LIVE) {
             return Err(OperationError::Revoked);
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Carries it out through the link: posts it at the first poll, then looks for the answer.
@@ -602,7 +615,19 @@ impl Future for Sending<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.link.poll_send(cx, &mut this.wait, this.message)
+        let polled = this.link.poll_send(cx, &mut this.wait, this.message);
+        if polled.is_ready() {
+            this.wait.ticket = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.wait.ticket {
+            self.link.abandon(ticket);
+        }
     }
 }
 

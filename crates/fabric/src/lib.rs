@@ -11,6 +11,8 @@
 //! (`barn_layout::limits`).
 #![deny(unsafe_code)]
 
+#[cfg(all(feature = "conformance", not(loom)))]
+pub mod conformance;
 #[cfg(not(loom))]
 mod connection;
 #[cfg(not(loom))]

@@ -83,7 +83,7 @@ impl Standing {
     /// Ends the grant.
     pub(crate) fn end(&self) {
         // SYNC: SeqCst, pairs with `change` and, as a Release, with `is_live`.
-        self.live.store(false, Ordering::SeqCst);
+        let was_live = self.live.swap(false, Ordering::SeqCst);
         // SYNC: pairs with the Acquire fence in the agent's READ: an agent that copied bytes
         // which were stored after this sees that the grant has ended.
         fence(Ordering::Release);
@@ -92,7 +92,8 @@ impl Standing {
         while self.busy.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        if let Some((words, offset)) = &self.word {
+        // Once only: the word may since have become another grant's, and that one stands.
+        if was_live && let Some((words, offset)) = &self.word {
             // The word is in the node's own outbound half, whose length is fixed.
             // SYNC: pairs with the Acquire fence in shm's READ: a client that copied bytes
             // which the owner wrote after revoking sees that the word is no longer live.

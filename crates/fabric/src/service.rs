@@ -5,6 +5,7 @@
 //! once, or keeps a [`Deferred`] and answers later, from any thread and in any order.
 
 use crate::registry::PeerId;
+use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::Status;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
@@ -46,6 +47,9 @@ pub struct Request<'a> {
     pub body: &'a [u8],
 }
 
+/// What a caller is told whose answer does not fit a message.
+const TOO_LONG: &str = "the answer is longer than a message may be";
+
 /// Where a transport takes an answer.
 pub(crate) trait ReplySink {
     fn reply(&mut self, id: u64, status: Status, body: &[u8]);
@@ -67,6 +71,9 @@ impl<'a> Reply<'a> {
 
     fn answer(mut self, status: Status, body: &[u8]) {
         self.answered = true;
+        if body.len() > MESSAGE_BYTES_MAX {
+            return self.sink.reply(self.id, Status::Refused, TOO_LONG.as_bytes());
+        }
         self.sink.reply(self.id, status, body);
     }
 
@@ -122,6 +129,8 @@ pub struct Deferred {
 impl Deferred {
     fn answer(&mut self, status: Status, body: Vec<u8>) {
         self.answered = true;
+        let too_long = body.len() > MESSAGE_BYTES_MAX;
+        let (status, body) = if too_long { (Status::Refused, TOO_LONG.into()) } else { (status, body) };
         self.outbox.push(Outgoing::Reply { peer: self.peer, id: self.id, status, body });
     }
 
@@ -193,8 +202,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends a message that expects no answer. A peer that is gone does not get it.
+    /// Sends a message that expects no answer. A peer that is gone does not get it, and nobody
+    /// gets one that is longer than [`MESSAGE_BYTES_MAX`].
     pub fn send(&self, peer: PeerId, body: Vec<u8>) {
+        if body.len() > MESSAGE_BYTES_MAX {
+            return;
+        }
         self.outbox.push(Outgoing::Message { peer, body });
     }
 }

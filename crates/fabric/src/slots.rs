@@ -8,6 +8,7 @@
 //! once; an answer for an id that is not waiting changes nothing.
 
 use barn_layout::limits::OUTSTANDING_MAX;
+use std::collections::VecDeque;
 use std::task::Waker;
 
 /// Names an outstanding operation.
@@ -55,7 +56,7 @@ pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u16>,
     /// Wakers of those that found the table full.
-    queue: Vec<Waker>,
+    queue: VecDeque<Waker>,
     /// Places that wait for an answer.
     waiting: usize,
     /// Places whose future was polled by a runtime and sleeps.
@@ -87,7 +88,7 @@ impl Slots {
     /// Waits for a place.
     pub(crate) fn queue(&mut self, waker: &Waker) {
         if !self.queue.iter().any(|queued| queued.will_wake(waker)) {
-            self.queue.push(waker.clone());
+            self.queue.push_back(waker.clone());
         }
     }
 

@@ -46,20 +46,18 @@ impl Verb<'_> {
         }
     }
 
+    /// Whether it changes bytes.
+    #[inline(always)]
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(self, Self::Read { .. })
+    }
+
     /// Whether a grant of `rights` on a region of `region_bytes` covers this. Every transport
     /// asks on the client's side, so that errors are the same, and again on the node's.
     #[inline(always)]
     pub(crate) fn check(&self, rights: Rights, region_bytes: u64) -> Result<(), OperationError> {
-        let (needs, offset, bytes) = (self.needs(), self.offset(), self.bytes());
-        if !rights.contains(needs) {
-            return Err(OperationError::NoRight { needs, has: rights });
-        }
-        if bytes > OPERATION_BYTES_MAX {
-            return Err(OperationError::TooLong { bytes });
-        }
-        if offset.checked_add(bytes as u64).is_none_or(|end| end > region_bytes) {
-            return Err(OperationError::OutOfBounds { offset, bytes: bytes as u64, region_bytes });
-        }
+        let (needs, offset) = (self.needs(), self.offset());
+        check_range(needs, rights, offset, self.bytes(), region_bytes)?;
         if matches!(needs, Rights::ATOMIC) && !offset.is_multiple_of(WORD_BYTES as u64) {
             return Err(OperationError::Misaligned { offset });
         }
@@ -76,4 +74,25 @@ impl Verb<'_> {
             Self::FetchAdd { offset, add } => words.fetch_add(*offset, *add)?,
         })
     }
+}
+
+/// Whether a grant that `has` rights on a region of `region_bytes` covers a range.
+#[inline(always)]
+pub(crate) fn check_range(
+    needs: Rights,
+    has: Rights,
+    offset: u64,
+    bytes: usize,
+    region_bytes: u64,
+) -> Result<(), OperationError> {
+    if !has.contains(needs) {
+        return Err(OperationError::NoRight { needs, has });
+    }
+    if bytes > OPERATION_BYTES_MAX {
+        return Err(OperationError::TooLong { bytes });
+    }
+    if offset.checked_add(bytes as u64).is_none_or(|end| end > region_bytes) {
+        return Err(OperationError::OutOfBounds { offset, bytes: bytes as u64, region_bytes });
+    }
+    Ok(())
 }

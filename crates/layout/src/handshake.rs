@@ -32,9 +32,8 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// The node's answer on a shm socket. With status 0 five descriptors come beside it: the
-    /// inbound half, the outbound half, the node page, the node's doorbell, the client's
-    /// doorbell.
+    /// The node's answer on a shm socket. With status 0 four descriptors come beside it: the
+    /// inbound half, the outbound half, the node page, and the client's end of the doorbell.
     pub struct ShmWelcome: 40 {
         /// [`MAGIC`].
         0 => pub magic: [u8; 8],

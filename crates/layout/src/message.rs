@@ -76,6 +76,8 @@ pub enum Kind {
     Reply = 2,
     /// A message that expects no answer.
     OneWay = 3,
+    /// The sender gave up a message of which it has sent some pieces: forget them.
+    Abandoned = 4,
 }
 
 impl Kind {
@@ -85,6 +87,7 @@ impl Kind {
             1 => Some(Self::Request),
             2 => Some(Self::Reply),
             3 => Some(Self::OneWay),
+            4 => Some(Self::Abandoned),
             _ => None,
         }
     }

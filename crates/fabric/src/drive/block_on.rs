@@ -161,12 +161,13 @@ impl Waiting {
             // An interrupted poll is a short sleep: the next round tries again.
             let _ = poll(&mut watched, timeout.as_ref());
         }
-        // ORDER: AcqRel, pairs with the swap in `wake_by_ref`.
-        if self.thread.woken.swap(false, Ordering::AcqRel) {
-            let mut rung = [0; 8];
-            let _ = rustix::io::read(&self.thread.bell, &mut rung);
-        }
         parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
+        // The bell first: one that is rung after `woken` was taken back is heard next time, and
+        // one that is never silenced would keep this thread from ever sleeping again.
+        let mut rung = [0; 8];
+        let _ = rustix::io::read(&self.thread.bell, &mut rung);
+        // ORDER: AcqRel, pairs with the swap in `wake_by_ref`.
+        self.thread.woken.swap(false, Ordering::AcqRel);
     }
 }
 

@@ -28,7 +28,8 @@ impl<F: Future> Pipeline<F> {
     /// which they finish.
     pub fn run(&mut self, next: impl IntoIterator<Item = F>, mut done: impl FnMut(F::Output)) {
         let mut next = next.into_iter().fuse();
-        let _driving = Driving::start(self.places.len() > 1);
+        let interleaved = self.places.len() > 1;
+        let _driving = Driving::start(interleaved);
         let waiting = Waiting::new();
         let mut cx = Context::from_waker(&waiting.waker);
         let mut idle = Idle::start();
@@ -41,10 +42,17 @@ impl<F: Future> Pipeline<F> {
             if finished > 0 {
                 idle.busy();
             } else if idle.should_sleep() {
-                DRIVER.with(|driver| *driver.parking.borrow_mut() = Some(Parking::default()));
+                DRIVER.with(|driver| {
+                    *driver.parking.borrow_mut() = Some(Parking::default());
+                    // A READ that only prefetched would say nothing of what to sleep on.
+                    driver.interleaved.set(false);
+                });
                 next_sweep();
                 let (_, finished) = self.sweep(&mut next, &mut done, &mut cx);
-                let parking = DRIVER.with(|driver| driver.parking.borrow_mut().take()).unwrap_or_default();
+                let parking = DRIVER.with(|driver| {
+                    driver.interleaved.set(interleaved);
+                    driver.parking.borrow_mut().take().unwrap_or_default()
+                });
                 if finished > 0 {
                     parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
                 } else {

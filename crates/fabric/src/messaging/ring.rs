@@ -90,6 +90,12 @@ impl RingWriter {
         self.tail + bytes - self.head <= ring
     }
 
+    /// Whether the reader has reported more than was known when a push last found no room.
+    pub fn has_news(&self) -> bool {
+        let reported = self.consumed.words.load_word(self.consumed.at, Ordering::Relaxed);
+        reported.is_ok_and(|reported| reported != self.head)
+    }
+
     /// Writes one message. `body` is at most [`piece_bytes_max`] long.
     pub fn push(&mut self, header: &MessageHeader, body: &[u8]) -> Result<(), Full> {
         debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));

@@ -2,37 +2,31 @@
 
 use super::control;
 use super::lane::RequestLane;
+use super::opening::{Control, Opening};
 use super::{ring_if_asleep, say_asleep, silence};
-use crate::connection::{ConnectOptions, Messaging};
 use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
-use crate::error::{CallError, ConnectError, OpenError, OperationError};
+use crate::error::{CallError, OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};
 use crate::messaging::Corrupt;
-use crate::messaging::ring::{self, Progress, RingReader, RingWriter, piece_bytes_max};
-use crate::region::{Rights, Words, map_shared};
+use crate::messaging::ring::{RingReader, RingWriter, piece_bytes_max};
+use crate::region::{Rights, Words};
 use crate::registry::PeerId;
 use crate::slots::{Slots, Ticket};
 use crate::verb::Verb;
 use barn_layout::RegionId;
-use barn_layout::channel::{CONTROL_BYTES, ChannelShape, WINDOW_DEFAULT};
-use barn_layout::frame::Outcome;
-use barn_layout::handshake::{MAGIC, Refusal, ShmHello, ShmOpen, ShmOpened, ShmWelcome, VERSION};
-use barn_layout::limits::{MESSAGE_BYTES_MAX, WORD_BYTES};
+use barn_layout::channel::ChannelShape;
+use barn_layout::handshake::ShmOpen;
+use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::{Arrival, Kind, MessageHeader, Status};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
-};
-use std::collections::{HashMap, VecDeque};
-use std::path::Path;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
-use zerocopy::{FromBytes, IntoBytes};
+use std::time::Instant;
+use zerocopy::IntoBytes;
 
 /// Messages from the node that nobody has received; past that the connection is closed.
 const INBOX_MAX: usize = 4096;
@@ -40,160 +34,55 @@ const INBOX_MAX: usize = 4096;
 /// Where the client says that it sleeps: `InboundControl::asleep`.
 const CLIENT_ASLEEP: u64 = 64;
 
-/// Connects to the node that listens at `path`.
-pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
-    let address = SocketAddrUnix::new(path)
-        .map_err(|_| ConnectError::Address { address: format!("shm:{}", path.display()) })?;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect_to(&socket, &address).map_err(|cause| ConnectError::NoNode {
-        address: format!("shm:{}", path.display()),
-        cause: cause.into(),
-    })?;
-    let window = match options.messaging {
-        Messaging::Ring => 0,
-        Messaging::RequestRegion { window: 0 } => WINDOW_DEFAULT,
-        Messaging::RequestRegion { window } => window,
-    };
-    let hello = ShmHello {
-        magic: MAGIC,
-        version: VERSION.into(),
-        reserved: 0.into(),
-        ring_bytes: (options.ring_bytes as u32).into(),
-        window: (window as u32).into(),
-        reserved_1: 0.into(),
-    };
-    match control::send(socket.as_fd(), hello.as_bytes(), &[]) {
-        // A node that refuses at once may have closed already; what it said still stands.
-        Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let packet = receive_within(&socket, options.deadline)?;
-    let welcome = ShmWelcome::read_from_bytes(packet.bytes()).map_err(|_| ConnectError::Protocol)?;
-    if welcome.magic != MAGIC {
-        return Err(ConnectError::Protocol);
-    }
-    if let Some(refusal) = Refusal::from_bits(welcome.status.get()) {
-        return Err(ConnectError::Refused { refusal, version: welcome.version.get() });
-    }
-    let shape = ChannelShape::new(welcome.ring_bytes.get() as usize, welcome.window.get() as usize)
-        .ok_or(ConnectError::Protocol)?;
-    let [inbound, outbound, node_page, node_bell, bell]: [OwnedFd; 5] =
-        packet.descriptors.try_into().map_err(|_| ConnectError::Protocol)?;
-    let map = |file: &OwnedFd, bytes: usize, writable| {
-        map_shared(file.as_fd(), bytes as u64, writable).map_err(ConnectError::Map)
-    };
-    let inbound = map(&inbound, shape.inbound_bytes(), true)?;
-    let outbound = map(&outbound, shape.outbound_bytes(), false)?;
-    let node_page = map(&node_page, CONTROL_BYTES, false)?;
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    rustix::io::ioctl_fionbio(&bell, true)?;
-
-    let request_ring =
-        ring::Place { words: inbound.clone(), base: shape.inbound_ring() as u64, bytes: shape.ring_bytes };
-    let reply_ring =
-        ring::Place { words: outbound.clone(), base: shape.outbound_ring() as u64, bytes: shape.ring_bytes };
-    let state = State {
-        writer: RingWriter::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
-        reader: RingReader::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
-        lane: (shape.window > 0).then(|| RequestLane::new(shape)),
-        slots: Slots::default(),
-        inbox: VecDeque::new(),
-        receivers: Vec::new(),
-        pushed: HashMap::new(),
-        buffer: Vec::new(),
-        unrung: false,
-    };
-    let client = Arc::new_cyclic(|me| ShmClient {
-        me: me.clone(),
-        peer: PeerId(welcome.peer.get()),
-        shape,
-        socket: Arc::new(socket),
-        inbound,
-        outbound,
-        node_page,
-        node_bell,
-        bell: Arc::new(bell),
-        open: AtomicBool::new(true),
-        swept: AtomicU64::new(0),
-        brought: AtomicU64::new(0),
-        next: Default::default(),
-        state: Mutex::new(state),
-        control: Mutex::default(),
-        socket_watch: OnceLock::new(),
-        bell_watch: OnceLock::new(),
-    });
-    let source: Weak<dyn Source> = client.me.clone() as Weak<dyn Source>;
-    let watch = reactor()?.watch(client.socket.clone(), source, SOCKET, false)?;
-    let _ = client.socket_watch.set(watch);
-    Ok(client)
-}
-
-/// Waits for one packet, but not for ever.
-fn receive_within(socket: &OwnedFd, limit: Duration) -> Result<control::Packet, ConnectError> {
-    let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-    let mut watched = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-    match poll(&mut watched, Some(&timeout))? {
-        0 => Err(ConnectError::Deadline),
-        _ => control::receive(socket.as_fd())?.ok_or(ConnectError::Protocol),
-    }
-}
-
 /// Roles of the descriptors that the reactor watches.
-const SOCKET: u8 = 0;
+pub(super) const SOCKET: u8 = 0;
 const BELL: u8 = 1;
 
 /// A connection, as its client holds it.
-struct ShmClient {
-    me: Weak<Self>,
-    peer: PeerId,
-    shape: ChannelShape,
-    socket: Arc<OwnedFd>,
-    inbound: Words,
-    outbound: Words,
-    node_page: Words,
-    node_bell: OwnedFd,
-    bell: Arc<OwnedFd>,
-    open: AtomicBool,
+pub(super) struct ShmClient {
+    pub(super) me: Weak<Self>,
+    pub(super) peer: PeerId,
+    pub(super) shape: ChannelShape,
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) inbound: Words,
+    pub(super) outbound: Words,
+    pub(super) node_page: Words,
+    /// Our end: the node rings it when we sleep, and we when it does.
+    pub(super) bell: Arc<OwnedFd>,
+    pub(super) open: AtomicBool,
     /// The last sweep that looked for what has come.
-    swept: AtomicU64,
+    pub(super) swept: AtomicU64,
     /// Counts the looks that brought something.
-    brought: AtomicU64,
+    pub(super) brought: AtomicU64,
     /// Where the next answers will arrive, in ring and request region, and with what numbers.
-    next: [(AtomicU64, AtomicU64); 2],
-    state: Mutex<State>,
-    control: Mutex<Control>,
-    socket_watch: OnceLock<Watch>,
-    bell_watch: OnceLock<Watch>,
+    pub(super) next: [(AtomicU64, AtomicU64); 2],
+    pub(super) state: Mutex<State>,
+    pub(super) control: Mutex<Control>,
+    pub(super) socket_watch: OnceLock<Watch>,
+    pub(super) bell_watch: OnceLock<Watch>,
 }
 
-struct State {
-    writer: RingWriter,
-    reader: RingReader,
-    lane: Option<RequestLane>,
-    slots: Slots,
-    inbox: VecDeque<Vec<u8>>,
-    receivers: Vec<Waker>,
+pub(super) struct State {
+    pub(super) writer: RingWriter,
+    pub(super) reader: RingReader,
+    pub(super) lane: Option<RequestLane>,
+    pub(super) slots: Slots,
+    pub(super) inbox: VecDeque<Vec<u8>>,
+    pub(super) receivers: Vec<Waker>,
+    /// Those whose message waits for room in the ring.
+    pub(super) posters: Vec<Waker>,
     /// Messages from the node of which only some pieces have come.
-    pushed: HashMap<u64, Vec<u8>>,
-    buffer: Vec<u8>,
+    pub(super) pushed: HashMap<u64, Vec<u8>>,
+    /// Messages of which some pieces are in the ring and some are not.
+    pub(super) partial: HashSet<Ticket>,
+    /// Those of them that were given up, of which the node has yet to be told.
+    pub(super) given_up: Vec<Ticket>,
+    pub(super) buffer: Vec<u8>,
     /// Something was posted since the node's sleep was last looked at.
-    unrung: bool,
+    pub(super) unrung: bool,
 }
 
-/// Regions that are being opened.
-#[derive(Default)]
-struct Control {
-    next: u64,
-    opening: HashMap<u64, Opening>,
-}
-
-#[derive(Default)]
-struct Opening {
-    waker: Option<Waker>,
-    result: Option<Result<Opened, OpenError>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -204,7 +93,9 @@ impl State {
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some(lane) = &mut self.lane {
             let slots = &mut self.slots;
-            taken += lane.collect(&client.outbound, &mut buffer, |header, body| {
+            // Whoever is about to sleep must not overlook one: it will not be announced again.
+            let thorough = !drive::in_place() || drive::parking();
+            taken += lane.collect(&client.outbound, thorough, &mut buffer, |header, body| {
                 let ticket = Ticket(header.id.get());
                 if let Some(into) = slots.partial(ticket) {
                     into.clear();
@@ -262,7 +153,7 @@ impl State {
                 }
                 Ok(())
             }
-            Some(Kind::Request) | None => Err(Corrupt),
+            Some(Kind::Request | Kind::Abandoned) | None => Err(Corrupt),
         }
     }
 
@@ -270,6 +161,8 @@ impl State {
     /// it is in.
     fn post(&mut self, wait: &mut Wait, header: MessageHeader, body: &[u8], ring_bytes: usize) -> bool {
         let piece_max = piece_bytes_max(ring_bytes);
+        let ticket = Ticket(header.id.get());
+        self.tell_given_up();
         loop {
             let piece = &body[wait.sent..body.len().min(wait.sent + piece_max)];
             let header = MessageHeader { piece_offset: (wait.sent as u32).into(), ..header };
@@ -279,8 +172,37 @@ impl State {
             self.unrung = true;
             wait.sent += piece.len();
             if wait.sent == body.len() {
+                if wait.sent > piece.len() {
+                    self.partial.remove(&ticket);
+                }
                 return true;
             }
+            self.partial.insert(ticket);
+        }
+    }
+
+    /// Whether somebody sleeps until something comes.
+    fn is_awaited(&self) -> bool {
+        self.slots.sleeping() > 0 || !self.receivers.is_empty() || !self.posters.is_empty()
+    }
+
+    /// Gives up waiting for an answer, or sending: what is in the ring of it is taken back.
+    fn abandon(&mut self, ticket: Ticket) {
+        self.slots.abandon(ticket);
+        if self.partial.remove(&ticket) {
+            self.given_up.push(ticket);
+            self.tell_given_up();
+        }
+    }
+
+    /// Tells the node of messages whose other pieces will not come.
+    fn tell_given_up(&mut self) {
+        while let Some(ticket) = self.given_up.last() {
+            if self.writer.push(&header(Kind::Abandoned, *ticket, 0, 0), &[]).is_err() {
+                return;
+            }
+            self.given_up.pop();
+            self.unrung = true;
         }
     }
 }
@@ -298,13 +220,20 @@ impl ShmClient {
         self.swept.store(sweep, Ordering::Relaxed);
         match state.take(self) {
             Ok(0) => {}
-            Ok(_) => self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
+            Ok(_) => self.note_brought(),
             Err(Corrupt) => self.close(state),
         }
+        state.tell_given_up();
         self.note_next(state);
         if std::mem::take(&mut state.unrung) {
-            ring_if_asleep(&self.node_page, 0, &self.node_bell);
+            ring_if_asleep(&self.node_page, 0, &self.bell);
         }
+    }
+
+    /// Something has come, or nothing will any more.
+    fn note_brought(&self) {
+        // ORDER: Relaxed: changes under the lock that the caller holds.
+        self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Whether a call that has looked before would look in vain: nothing came since. It spares
@@ -354,13 +283,12 @@ impl ShmClient {
         if found.is_err() {
             self.close(state);
         }
-        let again = found != Ok(0);
-        if again {
-            // ORDER: Relaxed: changes under the lock that we hold.
-            self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if found != Ok(0) {
+            self.note_brought();
         }
+        let again = found != Ok(0) || !state.posters.is_empty() && state.writer.has_news();
         if std::mem::take(&mut state.unrung) {
-            ring_if_asleep(&self.node_page, 0, &self.node_bell);
+            ring_if_asleep(&self.node_page, 0, &self.bell);
         }
         if drive::in_place() {
             let sleeper = self.me.upgrade().map(|me| me as Arc<dyn Sleeper>);
@@ -391,12 +319,12 @@ impl ShmClient {
     fn close(&self, state: &mut State) {
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
-        // ORDER: Relaxed: changes under the lock that we hold.
-        self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.note_brought();
         state.slots.wake_all();
         state.receivers.drain(..).for_each(Waker::wake);
-        // Wakes a thread that sleeps on this connection.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        state.posters.drain(..).for_each(Waker::wake);
+        // The node hears that we are gone, and the reactor ends what is being opened.
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
     /// Takes the node's packets from the socket; notices its end.
@@ -424,34 +352,6 @@ impl ShmClient {
             watch.stop();
         }
     }
-
-    fn opened(&self, packet: control::Packet) {
-        let Ok(opened) = ShmOpened::read_from_bytes(packet.bytes()) else { return };
-        let file = packet.descriptors.into_iter().next();
-        let mut control = lock(&self.control);
-        let Some(opening) = control.opening.get_mut(&opened.id.get()) else { return };
-        opening.result = Some(self.map(&opened, file));
-        opening.waker.take().into_iter().for_each(Waker::wake);
-    }
-
-    fn map(&self, opened: &ShmOpened, file: Option<OwnedFd>) -> Result<Opened, OpenError> {
-        let rights = Rights::from_bits(opened.rights.get());
-        match Outcome::from_bits(opened.outcome.get() as u8) {
-            Some(Outcome::Done) => {}
-            Some(Outcome::NoSuchRegion) => return Err(OpenError::NoSuchRegion(RegionId(opened.slot.get()))),
-            Some(Outcome::NoRight) => return Err(OpenError::NoRight { asked: rights }),
-            Some(Outcome::TooManyRegions) => return Err(OpenError::TooManyRegions),
-            _ => return Err(OpenError::Protocol),
-        }
-        let file = file.ok_or(OpenError::Protocol)?;
-        let words = map_shared(file.as_fd(), opened.bytes.get(), rights.changes()).map_err(OpenError::Map)?;
-        let grant = (self.shape.grants() + opened.slot.get() as usize * WORD_BYTES) as u64;
-        if grant + WORD_BYTES as u64 > self.shape.outbound_ring() as u64 {
-            return Err(OpenError::Protocol);
-        }
-        let place = Place::Mapped { words, grants: self.outbound.clone(), grant };
-        Ok(Opened { bytes: opened.bytes.get(), rights, place })
-    }
 }
 
 impl Source for ShmClient {
@@ -463,7 +363,9 @@ impl Source for ShmClient {
         silence(&self.bell);
         let mut state = lock(&self.state);
         self.drive(&mut state);
-        if state.slots.sleeping() > 0 || !state.receivers.is_empty() {
+        // The bell may have been rung because there is room.
+        state.posters.drain(..).for_each(Waker::wake);
+        if state.is_awaited() {
             say_asleep(&self.inbound, CLIENT_ASLEEP, true);
             self.drive(&mut state);
             self.watch_bell();
@@ -479,10 +381,11 @@ impl Sleeper for ShmClient {
     }
 
     fn awake(&self) {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         silence(&self.bell);
-        let others_sleep = state.slots.sleeping() > 0 || !state.receivers.is_empty();
-        say_asleep(&self.inbound, CLIENT_ASLEEP, others_sleep);
+        // The ring may have been for another thread's message, which waits for room.
+        state.posters.drain(..).for_each(Waker::wake);
+        say_asleep(&self.inbound, CLIENT_ASLEEP, state.is_awaited());
     }
 }
 
@@ -518,6 +421,8 @@ impl Link for ShmClient {
         let mut control = lock(&self.control);
         let id = match wait.ticket {
             Some(ticket) => ticket.0,
+            // The node is behind with its packets: ask again at the next poll.
+            None if !control.tell_closing(&self.socket) => return self.open_later(cx, wait),
             None => {
                 control.next += 1;
                 let id = control.next;
@@ -525,11 +430,7 @@ impl Link for ShmClient {
                     ShmOpen { id: id.into(), region: region.0.into(), rights: rights.to_bits().into() };
                 match control::send(self.socket.as_fd(), asked.as_bytes(), &[]) {
                     Ok(()) => {}
-                    // The node is behind with its packets: ask again at the next poll.
-                    Err(Errno::AGAIN | Errno::INTR) => {
-                        cx.waker().wake_by_ref();
-                        return Poll::Pending;
-                    }
+                    Err(Errno::AGAIN | Errno::INTR) => return self.open_later(cx, wait),
                     Err(_) => return Poll::Ready(Err(OpenError::PeerGone)),
                 }
                 control.opening.insert(id, Opening::default());
@@ -561,11 +462,10 @@ impl Link for ShmClient {
     }
 
     fn close_region(&self, place: &Place) {
-        if let Place::Mapped { grant, .. } = place {
-            let slot = (*grant as usize - self.shape.grants()) / WORD_BYTES;
-            let close = ShmOpen { id: 0.into(), region: (slot as u32).into(), rights: 0.into() };
-            // A node that is gone needs no telling; one that is behind frees it with the peer.
-            let _ = control::send(self.socket.as_fd(), close.as_bytes(), &[]);
+        if let Some(slot) = self.grant_slot(place) {
+            let mut control = lock(&self.control);
+            control.closing.push(slot);
+            control.tell_closing(&self.socket);
         }
     }
 
@@ -604,12 +504,13 @@ impl Link for ShmClient {
             }
             if let Some(ticket) = wait.ticket {
                 let header = header(Kind::Request, ticket, method, request.len());
-                wait.posted = match &mut state.lane {
-                    Some(lane) if lane.takes(request.len()) => {
-                        lane.post(&self.inbound, ticket, &header, request)
-                    }
-                    _ => state.post(wait, header, request, self.shape.ring_bytes),
-                };
+                // Slots are used in turn: where the next one's request is still out, the ring takes
+                // over, so that one slow answer holds up nobody.
+                let in_slot = wait.sent == 0
+                    && state.lane.as_mut().is_some_and(|lane| {
+                        lane.takes(request.len()) && lane.post(&self.inbound, ticket, &header, request)
+                    });
+                wait.posted = in_slot || state.post(wait, header, request, self.shape.ring_bytes);
                 state.unrung |= wait.posted;
                 if wait.posted && drive::in_place() && !drive::parking() {
                     // Nothing can have come yet; the next poll looks.
@@ -660,7 +561,7 @@ impl Link for ShmClient {
                 state.slots.abandon(ticket);
                 wait.ticket = None;
                 if std::mem::take(&mut state.unrung) {
-                    ring_if_asleep(&self.node_page, 0, &self.node_bell);
+                    ring_if_asleep(&self.node_page, 0, &self.bell);
                 }
                 return Poll::Ready(Ok(()));
             }
@@ -683,17 +584,22 @@ impl Link for ShmClient {
         let mut state = lock(&self.state);
         let state = &mut *state;
         self.drive(state);
-        if let Some(message) = state.inbox.pop_front() {
-            *into = message;
-            return Poll::Ready(Ok(()));
+        let over = match state.inbox.pop_front() {
+            Some(message) => {
+                *into = message;
+                Some(Ok(()))
+            }
+            None if !self.is_open() => Some(Err(CallError::PeerGone)),
+            None if wait.is_over(cx) => Some(Err(CallError::Deadline)),
+            None => None,
+        };
+        let known = state.receivers.iter().position(|waker| waker.will_wake(cx.waker()));
+        if let Some(over) = over {
+            // A receiver that is done would keep the connection's bell ringing.
+            known.map(|at| state.receivers.swap_remove(at));
+            return Poll::Ready(over);
         }
-        if !self.is_open() {
-            return Poll::Ready(Err(CallError::PeerGone));
-        }
-        if wait.is_over(cx) {
-            return Poll::Ready(Err(CallError::Deadline));
-        }
-        if !drive::in_place() || drive::parking() {
+        if known.is_none() && (!drive::in_place() || drive::parking()) {
             state.receivers.push(cx.waker().clone());
         }
         self.wait_for_more(state, cx, wait);
@@ -702,9 +608,15 @@ impl Link for ShmClient {
 
     fn abandon(&self, ticket: Ticket) {
         if ticket.0 & OPENING != 0 {
-            lock(&self.control).opening.remove(&(ticket.0 & !OPENING));
+            let mut control = lock(&self.control);
+            let opening = control.opening.remove(&(ticket.0 & !OPENING));
+            // One that was granted and never taken is given back.
+            if let Some(Opening { result: Some(Ok(opened)), .. }) = opening {
+                control.closing.extend(self.grant_slot(&opened.place));
+                control.tell_closing(&self.socket);
+            }
         } else {
-            lock(&self.state).slots.abandon(ticket);
+            lock(&self.state).abandon(ticket);
         }
     }
 }
@@ -722,11 +634,26 @@ impl ShmClient {
             Some(ticket) => state.slots.wake_when_done(ticket, cx.waker()),
             None => state.slots.queue(cx.waker()),
         }
+        if wait.ticket.is_some()
+            && !wait.posted
+            && !state.posters.iter().any(|known| known.will_wake(cx.waker()))
+        {
+            state.posters.push(cx.waker().clone());
+        }
+    }
+
+    /// The node has no room for another packet: tries again soon, but not past the deadline.
+    fn open_later(&self, cx: &mut Context<'_>, wait: &mut Wait) -> Poll<Result<Opened, OpenError>> {
+        if wait.is_over(cx) {
+            return Poll::Ready(Err(OpenError::Deadline));
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn give_up(&self, state: &mut State, wait: &mut Wait, error: CallError) -> CallError {
         if let Some(ticket) = wait.ticket.take() {
-            state.slots.abandon(ticket);
+            state.abandon(ticket);
         }
         error
     }

@@ -8,8 +8,8 @@ use rustix::net::{
 };
 use std::mem::MaybeUninit;
 
-/// Descriptors that one packet may carry: the five of the welcome.
-pub(super) const DESCRIPTORS_MAX: usize = 5;
+/// Descriptors that one packet may carry: the four of the welcome.
+pub(super) const DESCRIPTORS_MAX: usize = 4;
 /// The longest packet: every one is a struct of the handshake module.
 pub(super) const PACKET_BYTES_MAX: usize = 64;
 

@@ -59,16 +59,18 @@ impl RequestLane {
         true
     }
 
-    /// Takes every answer that has come.
+    /// Takes every answer that has come; if not `thorough`, now and then only those before the
+    /// first that has not.
     pub(super) fn collect(
         &mut self,
         outbound: &Words,
+        thorough: bool,
         buffer: &mut Vec<u8>,
         mut answer: impl FnMut(&MessageHeader, &[u8]),
     ) -> Result<usize, Corrupt> {
         let mut taken = 0;
         self.looks = self.looks.wrapping_add(1);
-        let thorough = self.looks.is_multiple_of(LOOKS_PER_FULL_SCAN);
+        let thorough = thorough || self.looks.is_multiple_of(LOOKS_PER_FULL_SCAN);
         let (mut slot, mut left) = (self.oldest, self.outstanding);
         while left > 0 {
             if let Some((_, lap)) = self.out[slot] {

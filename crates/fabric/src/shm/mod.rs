@@ -9,21 +9,26 @@
 //!   the grant still stands and the node is still there.
 //! - Sleeping and waking: whoever is about to sleep says so in memory, looks once more, and
 //!   sleeps on a descriptor (the node in epoll, a client in poll); whoever has something for a
-//!   sleeper rings its eventfd. Each pair has its own bells, so that a hostile client can only
-//!   keep itself from being woken. (A futex would cost as much to wake and could not be slept on
-//!   together with sockets, other connections, and the peer's death: see ARCHITECTURE.md.)
+//!   sleeper rings its bell. Each connection has its own, so that a hostile client can only keep
+//!   itself from being woken. A bell is a socket pair, each end with its own flags: of an eventfd
+//!   both sides share them, and a client could make the node block on it. (A futex would cost as
+//!   much to wake and could not be slept on together with sockets, other connections, and the
+//!   peer's death: see ARCHITECTURE.md.)
 
 mod client;
+mod connect;
 mod control;
 mod lane;
+mod opening;
 mod peer;
 mod port;
 
-pub(crate) use client::connect;
+pub(crate) use connect::connect;
 pub(crate) use port::ShmPort;
 
 use crate::region::{Ordering, Words, fence};
 use rustix::fd::OwnedFd;
+use rustix::net::{RecvFlags, SendFlags};
 
 /// Rings a bell if its owner has said, at `at`, that it sleeps.
 fn ring_if_asleep(words: &Words, at: u64, bell: &OwnedFd) {
@@ -31,7 +36,8 @@ fn ring_if_asleep(words: &Words, at: u64, bell: &OwnedFd) {
     // least one side sees the other's, so that nobody sleeps on a message.
     fence(Ordering::SeqCst);
     if words.load_word(at, Ordering::Relaxed).is_ok_and(|asleep| asleep != 0) {
-        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        // A bell that is full has been rung; one whose other end is gone needs no ringing.
+        let _ = rustix::net::send(bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }
 
@@ -46,6 +52,7 @@ fn say_asleep(words: &Words, at: u64, asleep: bool) {
 
 /// Silences a bell.
 fn silence(bell: &OwnedFd) {
-    let mut rung = [0; 8];
-    let _ = rustix::io::read(bell, &mut rung);
+    // More rings than one read takes are heard again at the next look.
+    let mut rung = [0; 1024];
+    let _ = rustix::net::recv(bell, &mut rung, RecvFlags::DONTWAIT);
 }

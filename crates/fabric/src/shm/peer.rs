@@ -10,6 +10,7 @@ use crate::service::{Outbox, Reply, ReplySink, Request, Service};
 use barn_layout::RegionId;
 use barn_layout::channel::ChannelShape;
 use barn_layout::frame::Outcome;
+use barn_layout::handshake::ShmOpened;
 use barn_layout::limits::{MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX, WORD_BYTES};
 use barn_layout::message::{Kind, MessageHeader, Status};
 use rustix::fd::OwnedFd;
@@ -45,13 +46,17 @@ impl From<Corrupt> for Expelled {
 pub(super) struct ShmPeer {
     pub(super) id: PeerId,
     pub(super) socket: OwnedFd,
-    /// The client rings it when the node sleeps.
-    pub(super) node_bell: OwnedFd,
-    client_bell: OwnedFd,
+    /// Our end: the client rings it when the node sleeps, and the node when the client does.
+    pub(super) bell: OwnedFd,
+    /// An answer that found no room in the client's socket, with its descriptor. While it waits,
+    /// no further packet is taken: a client that does not read its answers waits for itself.
+    pub(super) unsent: Option<(ShmOpened, Option<OwnedFd>)>,
     inbound: Words,
     reader: RingReader,
     lane: Option<Lane>,
     answers: Answers,
+    /// Whether the socket is watched for room, because of `unsent`.
+    pub(super) blocked: bool,
     grants: BTreeMap<u32, Grant>,
     assembling: HashMap<u64, Vec<u8>>,
     assembling_bytes: usize,
@@ -64,6 +69,20 @@ struct Lane {
     window: Window,
 }
 
+/// A message that waits for room.
+struct Waiting {
+    header: MessageHeader,
+    /// The part of the body that was not yet in the ring when it began to wait...
+    rest: Vec<u8>,
+    /// ...where that starts in the whole...
+    start: usize,
+    /// ...and how much of the whole is in the ring by now.
+    sent: usize,
+}
+
+/// What a waiting message costs besides its body: a flood of empty ones is bounded, too.
+const WAITING_BYTES: usize = size_of::<Waiting>();
+
 /// The way back to the client.
 struct Answers {
     shape: ChannelShape,
@@ -71,8 +90,9 @@ struct Answers {
     writer: RingWriter,
     /// For each request slot, the request in it that has no answer yet, and its lap.
     slots: Vec<Option<(u64, u32)>>,
-    /// What found no room in the ring, with how much of it is already in.
-    backlog: VecDeque<(MessageHeader, Vec<u8>, usize)>,
+    /// What found no room in the ring.
+    backlog: VecDeque<Waiting>,
+    /// Bytes that the backlog holds: bodies, and [`WAITING_BYTES`] for each of them.
     backlog_bytes: usize,
     written: bool,
 }
@@ -81,17 +101,17 @@ impl Answers {
     /// Puts a message into the ring, in pieces if it is long; what finds no room waits.
     fn push(&mut self, header: MessageHeader, body: &[u8]) {
         let mut sent = 0;
-        if self.backlog.is_empty() && self.push_pieces(&header, body, &mut sent) {
+        if self.backlog.is_empty() && self.push_pieces(&header, body, 0, &mut sent) {
             return;
         }
-        self.backlog_bytes += body.len() - sent;
-        self.backlog.push_back((header, body[sent..].to_vec(), sent));
+        let rest = body[sent..].to_vec();
+        self.backlog_bytes += rest.len() + WAITING_BYTES;
+        self.backlog.push_back(Waiting { header, rest, start: sent, sent });
     }
 
-    /// Pushes pieces from `*sent` on; `body` starts there. Whether all of it is in.
-    fn push_pieces(&mut self, header: &MessageHeader, body: &[u8], sent: &mut usize) -> bool {
+    /// Pushes pieces from `*sent` on; `body` starts at `start` of the whole. Whether all is in.
+    fn push_pieces(&mut self, header: &MessageHeader, body: &[u8], start: usize, sent: &mut usize) -> bool {
         let piece_max = piece_bytes_max(self.shape.ring_bytes);
-        let start = *sent;
         loop {
             let from = *sent - start;
             let piece = &body[from..body.len().min(from + piece_max)];
@@ -110,15 +130,16 @@ impl Answers {
     /// Tries again what found no room.
     fn push_backlog(&mut self) -> usize {
         let mut pushed = 0;
-        while let Some((header, body, mut sent)) = self.backlog.pop_front() {
-            let before = sent;
-            let all = self.push_pieces(&header, &body, &mut sent);
-            self.backlog_bytes -= sent - before;
-            pushed += usize::from(sent > before || all);
+        while let Some(mut waiting) = self.backlog.pop_front() {
+            let before = waiting.sent;
+            let all = self.push_pieces(&waiting.header, &waiting.rest, waiting.start, &mut waiting.sent);
+            self.backlog_bytes -= waiting.sent - before;
+            pushed += usize::from(waiting.sent > before || all);
             if !all {
-                self.backlog.push_front((header, body[sent - before..].to_vec(), sent));
+                self.backlog.push_front(waiting);
                 break;
             }
+            self.backlog_bytes -= WAITING_BYTES;
         }
         pushed
     }
@@ -155,7 +176,7 @@ impl ShmPeer {
         socket: OwnedFd,
         shape: ChannelShape,
         halves: (&Region, &Region),
-        bells: (OwnedFd, OwnedFd),
+        bell: OwnedFd,
     ) -> Self {
         let (inbound, outbound) = (halves.0.words().clone(), halves.1.words().clone());
         let request_ring =
@@ -165,8 +186,9 @@ impl ShmPeer {
         Self {
             id,
             socket,
-            node_bell: bells.0,
-            client_bell: bells.1,
+            bell,
+            unsent: None,
+            blocked: false,
             reader: RingReader::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
             lane: (shape.window > 0).then(|| Lane { window: Window::new(shape.window) }),
             answers: Answers {
@@ -215,7 +237,7 @@ impl ShmPeer {
     /// Rings the client's bell if something was written for it and it sleeps.
     pub(super) fn wake_client(&mut self) {
         if std::mem::take(&mut self.answers.written) {
-            ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.client_bell);
+            ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.bell);
         }
     }
 
@@ -247,15 +269,20 @@ impl ShmPeer {
             }
             self.buffer.clear();
             let Some(header) = self.reader.pop(&mut self.buffer)? else { return Ok(turn) };
-            let Some(body) = self.assemble(&header)? else { continue };
             let id = header.id.get();
+            if Kind::from_bits(header.kind) == Some(Kind::Abandoned) {
+                let Some(pieces) = self.assembling.remove(&id) else { return Err(Expelled::Garbage) };
+                self.assembling_bytes -= pieces.len();
+                continue;
+            }
+            let Some(body) = self.assemble(&header)? else { continue };
             match Kind::from_bits(header.kind) {
                 Some(Kind::Request) => {
                     let request = Request { peer: self.id, method: header.method.get(), body: &body };
                     service.call(request, Reply::new(&mut self.answers, self.id, id, outbox));
                 }
                 Some(Kind::OneWay) => service.message(self.id, &body),
-                Some(Kind::Reply) | None => return Err(Expelled::Garbage),
+                Some(Kind::Reply | Kind::Abandoned) | None => return Err(Expelled::Garbage),
             }
             // The buffer goes back to be used again, unless a long message made it large.
             if body.capacity() <= BACKLOG_BYTES_HIGH {
@@ -337,6 +364,6 @@ impl ShmPeer {
 
     /// The client rang.
     pub(super) fn rung(&self) {
-        silence(&self.node_bell);
+        silence(&self.bell);
     }
 }

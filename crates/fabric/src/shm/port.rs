@@ -12,11 +12,11 @@ use barn_layout::channel::{CONTROL_BYTES, ChannelShape, RING_BYTES_DEFAULT};
 use barn_layout::frame::Outcome;
 use barn_layout::handshake::{MAGIC, Refusal, ShmHello, ShmOpen, ShmOpened, ShmWelcome, VERSION};
 use rustix::event::epoll::EventFlags;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+    socketpair,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -44,6 +44,8 @@ pub(crate) struct ShmPort {
     port: u8,
     path: PathBuf,
     listener: OwnedFd,
+    /// Kept for the day when there is no other.
+    spare: Option<OwnedFd>,
     /// What all clients may read: whether the node sleeps.
     node_page: Region,
     next: u64,
@@ -67,7 +69,11 @@ impl ShmPort {
                 // A socket that nobody answers was left by a node that died.
                 match connect(&socket()?, &address) {
                     Ok(()) | Err(Errno::AGAIN) => return Err(NodeError::InUse { address: shown() }),
-                    Err(_) => rustix::fs::unlink(path).map_err(failed)?,
+                    // Anything but a socket that nobody answers is somebody's: it is left alone.
+                    Err(Errno::CONNREFUSED) if is_socket(path) => {
+                        rustix::fs::unlink(path).map_err(failed)?;
+                    }
+                    Err(_) => return Err(failed(Errno::ADDRINUSE)),
                 }
                 bind(&listener, &address).map_err(failed)?;
             }
@@ -84,6 +90,7 @@ impl ShmPort {
             port,
             path: path.to_path_buf(),
             listener,
+            spare: spare(),
             node_page,
             next: 1,
             newcomers: BTreeMap::new(),
@@ -95,8 +102,19 @@ impl ShmPort {
 
     fn accept(&mut self, core: &mut Core) {
         for _ in 0..ACCEPTS_PER_EVENT {
-            let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
-                return;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = match accept_with(&self.listener, flags) {
+                Ok(socket) => socket,
+                // No descriptor is left. A newcomer that nobody takes would be announced again and
+                // again: it is told, with the descriptor that was kept for this.
+                Err(Errno::MFILE | Errno::NFILE) if self.spare.take().is_some() => {
+                    if let Ok(socket) = accept_with(&self.listener, flags) {
+                        self.turn_away(core, socket, Refusal::NoMemory);
+                    }
+                    self.spare = spare();
+                    continue;
+                }
+                Err(_) => return,
             };
             let number = self.next;
             self.next += 1;
@@ -131,12 +149,15 @@ impl ShmPort {
         };
         match refused {
             Ok(peer) => service.joined(peer),
-            Err((socket, refusal)) => {
-                let welcome = welcome(core, refusal as u16, None, PeerId(0));
-                let _ = control::send(socket.as_fd(), welcome.as_bytes(), &[]);
-                core.unwatch(&socket);
-            }
+            Err((socket, refusal)) => self.turn_away(core, socket, refusal),
         }
+    }
+
+    /// Tells a newcomer why it is not let in.
+    fn turn_away(&mut self, core: &Core, socket: OwnedFd, refusal: Refusal) {
+        let welcome = welcome(core, refusal as u16, None, PeerId(0));
+        let _ = control::send(socket.as_fd(), welcome.as_bytes(), &[]);
+        core.unwatch(&socket);
     }
 
     fn admit(
@@ -156,8 +177,8 @@ impl ShmPort {
         ) else {
             return Err((socket, Refusal::NoMemory));
         };
-        let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let (Ok(node_bell), Ok(client_bell)) = (bell(), bell()) else {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok((bell, client_bell)) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None) else {
             return Err((socket, Refusal::NoMemory));
         };
         let files = [
@@ -168,7 +189,7 @@ impl ShmPort {
         let Some(files) = files.into_iter().map(|file| file?.ok()).collect::<Option<Vec<OwnedFd>>>() else {
             return Err((socket, Refusal::NoMemory));
         };
-        if core.watch(&node_bell, self.port, bell_token(number), EventFlags::IN).is_err() {
+        if core.watch(&bell, self.port, bell_token(number), EventFlags::IN).is_err() {
             return Err((socket, Refusal::NoMemory));
         }
         let id = match core.admit() {
@@ -176,11 +197,11 @@ impl ShmPort {
             Err(refusal) => return Err((socket, refusal)),
         };
         let mut descriptors: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
-        descriptors.extend([node_bell.as_fd(), client_bell.as_fd()]);
+        descriptors.push(client_bell.as_fd());
         let welcome = welcome(core, 0, Some(shape), id);
         // A client that is already gone is noticed by its socket's hang-up.
         let _ = control::send(socket.as_fd(), welcome.as_bytes(), &descriptors);
-        let peer = ShmPeer::new(id, socket, shape, (&inbound, &outbound), (node_bell, client_bell));
+        let peer = ShmPeer::new(id, socket, shape, (&inbound, &outbound), bell);
         self.peers.insert(number, peer);
         self.numbers.insert(id, number);
         Ok(id)
@@ -190,6 +211,11 @@ impl ShmPort {
     fn take_packets(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
         for _ in 0..PACKETS_PER_EVENT {
             let Some(peer) = self.peers.get_mut(&number) else { return };
+            match send_unsent(core, peer, self.port, number) {
+                Ok(()) => {}
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => return self.dismiss(core, service, number),
+            }
             let packet = match control::receive(peer.socket.as_fd()) {
                 Ok(Some(packet)) => packet,
                 Err(Errno::AGAIN | Errno::INTR) => return,
@@ -203,9 +229,13 @@ impl ShmPort {
                 peer.close(open.region.get());
                 continue;
             }
-            if answer_open(core, peer, &open, rights).is_err() {
-                return self.dismiss(core, service, number);
-            }
+            peer.unsent = Some(answer_open(core, peer, &open, rights));
+        }
+        // The last answer of the turn.
+        if let Some(peer) = self.peers.get_mut(&number)
+            && !matches!(send_unsent(core, peer, self.port, number), Ok(()) | Err(Errno::AGAIN | Errno::INTR))
+        {
+            self.dismiss(core, service, number);
         }
     }
 
@@ -219,10 +249,15 @@ impl ShmPort {
         let Some(peer) = self.peers.remove(&number) else { return };
         self.numbers.remove(&peer.id);
         core.unwatch(&peer.socket);
-        core.unwatch(&peer.node_bell);
+        core.unwatch(&peer.bell);
         core.dismiss(peer.id);
         service.gone(peer.id);
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    let kind = |stat: rustix::fs::Stat| rustix::fs::FileType::from_raw_mode(stat.st_mode);
+    rustix::fs::lstat(path).is_ok_and(|stat| kind(stat) == rustix::fs::FileType::Socket)
 }
 
 /// Checks who a newcomer is and what it asks for.
@@ -250,6 +285,11 @@ fn check_hello(core: &Core, socket: &OwnedFd, hello: &[u8]) -> Result<ChannelSha
     ChannelShape::new(ring_bytes, window).ok_or(Refusal::Shape)
 }
 
+/// A descriptor that stands for nothing.
+fn spare() -> Option<OwnedFd> {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
+}
+
 /// One half of a channel.
 fn half(bytes: usize, remote: Rights) -> RegionOptions {
     RegionOptions { bytes: bytes as u64, remote, huge: false }
@@ -269,7 +309,37 @@ fn welcome(core: &Core, status: u16, shape: Option<ChannelShape>, peer: PeerId) 
     }
 }
 
-fn answer_open(core: &Core, peer: &mut ShmPeer, open: &ShmOpen, rights: Rights) -> Result<(), Errno> {
+/// Sends the answer that waits for room in the client's socket, if one does. While it waits,
+/// the socket is watched for room instead of for packets.
+fn send_unsent(core: &Core, peer: &mut ShmPeer, port: u8, number: u64) -> Result<(), Errno> {
+    let Some((answer, file)) = &peer.unsent else { return Ok(()) };
+    let files: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
+    let sent = control::send(peer.socket.as_fd(), answer.as_bytes(), &files);
+    let watched = match sent {
+        Ok(()) => {
+            peer.unsent = None;
+            if !std::mem::take(&mut peer.blocked) {
+                return Ok(());
+            }
+            EventFlags::IN
+        }
+        Err(Errno::AGAIN) if !peer.blocked => {
+            peer.blocked = true;
+            EventFlags::OUT
+        }
+        Err(error) => return Err(error),
+    };
+    core.rewatch(&peer.socket, port, socket_token(number), watched | EventFlags::RDHUP)?;
+    sent
+}
+
+/// Opens a region for a peer: the answer, and the descriptor beside it.
+fn answer_open(
+    core: &Core,
+    peer: &mut ShmPeer,
+    open: &ShmOpen,
+    rights: Rights,
+) -> (ShmOpened, Option<OwnedFd>) {
     let region = RegionId(open.region.get());
     let mut answer = ShmOpened {
         id: open.id,
@@ -300,8 +370,7 @@ fn answer_open(core: &Core, peer: &mut ShmPeer, open: &ShmOpen, rights: Rights) 
     if let Err(outcome) = opened {
         answer.outcome = (outcome as u32).into();
     }
-    let files: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
-    control::send(peer.socket.as_fd(), answer.as_bytes(), &files)
+    (answer, file)
 }
 
 impl Port for ShmPort {
@@ -314,7 +383,7 @@ impl Port for ShmPort {
                 peer.rung();
             }
         } else if self.peers.contains_key(&number) {
-            if flags.contains(EventFlags::IN) {
+            if flags.intersects(EventFlags::IN | EventFlags::OUT) {
                 self.take_packets(core, service, number);
             }
             if flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR) {

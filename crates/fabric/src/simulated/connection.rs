@@ -54,6 +54,7 @@ pub(super) enum Frame {
     Goodbye,
     // To the client.
     Answer { ticket: u64, answer: Answer },
+    Opened { ticket: u64, answer: Answer, key: Option<u64> },
     Push { body: Vec<u8> },
 }
 
@@ -72,6 +73,9 @@ impl Frame {
             Self::Goodbye => (7, 0, &[]),
             Self::Answer { ticket, answer } => (8, *ticket ^ (u64::from(answer.status) << 56), &answer.body),
             Self::Push { body } => (9, 0, body),
+            Self::Opened { ticket, answer, .. } => {
+                (8, *ticket ^ (u64::from(answer.status) << 56), &answer.body)
+            }
         };
         trace.note_all(&[kind, id]);
         trace.note_bytes(body);
@@ -95,6 +99,8 @@ pub(super) struct Wanted {
     /// Not sent yet: as many are outstanding as may be.
     unsent: Option<Frame>,
     answer: Option<Answer>,
+    /// The grant that the answer brought.
+    grant: Option<u64>,
 }
 
 /// See the module's head.
@@ -197,7 +203,7 @@ impl Net {
         let full = channel.outstanding >= OUTSTANDING_MAX;
         let deadline = self.after(limit, Event::Deadline { channel: id, ticket });
         let channel = self.channels.get_mut(&id)?;
-        let mut wanted = Wanted { deadline, waker: None, unsent: None, answer: None };
+        let mut wanted = Wanted { deadline, waker: None, unsent: None, answer: None, grant: None };
         if full {
             wanted.unsent = Some(frame);
             channel.unsent.push_back(ticket);
@@ -259,6 +265,14 @@ impl Net {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         if let Some(wanted) = channel.wanted.remove(&ticket) {
             self.cancel(wanted.deadline);
+            self.give_back(id, wanted.grant);
+        }
+    }
+
+    /// A grant came that nobody wants any more.
+    fn give_back(&mut self, id: u64, grant: Option<u64>) {
+        if let Some(key) = grant {
+            self.send(id, Side::Server, Frame::Close { key });
         }
     }
 
@@ -294,7 +308,7 @@ impl Net {
         channel.next_ticket += 1;
         let ticket = channel.next_ticket;
         let deadline = self.after(limit, Event::Deadline { channel: id, ticket });
-        let wanted = Wanted { deadline, waker: None, unsent: None, answer: None };
+        let wanted = Wanted { deadline, waker: None, unsent: None, answer: None, grant: None };
         self.channels.get_mut(&id)?.wanted.insert(ticket, wanted);
         Some(ticket)
     }
@@ -340,6 +354,14 @@ impl Net {
                     .range(ticket + 1..)
                     .find(|(_, wanted)| wanted.answer.is_none() && wanted.unsent.is_none())
                     .map_or(ticket, |(other, _)| *other);
+                self.answer(id, ticket, answer);
+                self.settle(id);
+            }
+            Frame::Opened { ticket, answer, key } => {
+                match channel.wanted.get_mut(&ticket) {
+                    Some(wanted) => wanted.grant = key,
+                    None => self.give_back(id, key),
+                }
                 self.answer(id, ticket, answer);
                 self.settle(id);
             }

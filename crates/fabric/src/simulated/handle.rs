@@ -161,6 +161,11 @@ impl Handle {
         Sender { outbox: lock(&self.shared).node(node).outbox.clone() }
     }
 
+    /// How many peers a node has now.
+    pub fn peers(&self, node: NodeId) -> usize {
+        lock(&self.shared).node(node).peers.len()
+    }
+
     /// A node's disk, which outlives its crashes.
     pub fn disk(&self, node: NodeId) -> SimulatedDisk {
         lock(&self.shared).node(node).disk.clone()

@@ -107,14 +107,18 @@ impl Net {
             Arrived::Frame(Frame::Hello { ticket }) => return self.welcome(id, ticket),
             Arrived::Frame(Frame::Open { ticket, region, rights }) => {
                 let (status, body) = self.open_region(id, region, rights);
-                self.send(id, Side::Client, Frame::Answer { ticket, answer: Answer { status, body } });
+                let key = body.first_chunk().map(|key| u64::from_le_bytes(*key));
+                let answer = Answer { status, body };
+                self.send(id, Side::Client, Frame::Opened { ticket, answer, key });
             }
             Arrived::Frame(Frame::Close { key }) => {
                 if let Some(channel) = self.channels.get_mut(&id) {
                     channel.grants.remove(&key);
                 }
             }
-            Arrived::Frame(Frame::Operate { .. } | Frame::Answer { .. } | Frame::Push { .. }) => {}
+            Arrived::Frame(
+                Frame::Operate { .. } | Frame::Answer { .. } | Frame::Opened { .. } | Frame::Push { .. },
+            ) => {}
         }
         Effect::Nothing
     }

@@ -2,7 +2,7 @@
 //! looks for the answer.
 
 use super::answer::{ask, done, opened};
-use super::client::{For, OUT_BYTES_MAX, TcpClient};
+use super::client::{For, OUT_BYTES_MAX, State, TcpClient};
 use super::intake::FILL_BYTES;
 use super::stream::{DIRECT_BYTES, header};
 use crate::drive;
@@ -162,18 +162,21 @@ impl Link for TcpClient {
             }
             self.post(state, &header(FrameKind::OneWay, 0, 0, 0, message.len()), [&[], message]);
             // No answer will come: the ticket is where in the stream the message ends.
-            wait.ticket = Some(Ticket(state.out.end()));
+            wait.ticket = Some(Ticket(LEAVING | state.out.end()));
             if !drive::corked() {
                 self.flush(state);
             }
         } else {
             self.drive_if_due(state, None);
         }
-        if wait.ticket.is_some_and(|end| end.0 <= state.out.taken()) && !state.gone {
+        let end = wait.ticket.map_or(u64::MAX, |ticket| ticket.0 & !LEAVING);
+        let left = |state: &State| end <= state.out.taken() && !state.gone;
+        if left(state) {
             return Poll::Ready(Ok(()));
         }
         self.rest(state, cx, wait, For::Leaving)?;
-        Poll::Pending
+        // Whoever is about to sleep has just sent what was left: nothing else would wake it.
+        if left(state) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn poll_receive(
@@ -198,6 +201,12 @@ impl Link for TcpClient {
     }
 
     fn abandon(&self, ticket: Ticket) {
-        self.lock().slots.abandon(ticket);
+        // A message that is under way leaves whole, whether anybody waits for that or not.
+        if ticket.0 & LEAVING == 0 {
+            self.lock().slots.abandon(ticket);
+        }
     }
 }
+
+/// Marks the ticket of a message, which is a place in the stream and none in the table.
+const LEAVING: u64 = 1 << 63;

@@ -1,0 +1,33 @@
+//! Runs the conformance suite on a transport and prints the count, without a test runner:
+//! `cargo run --release -p barn-fabric --features conformance --example conformance [TRANSPORT] [CASE]`.
+
+use barn_fabric::Messaging;
+use barn_fabric::conformance::{Harness, Real, RealKind, Simulated, Style, run_all};
+use std::process::ExitCode;
+
+/// A transport's name, and how to make a harness for it.
+type Entry = (&'static str, fn() -> Box<dyn Harness>);
+
+const TRANSPORTS: &[Entry] = &[
+    ("shm-ring", || Box::new(Real::new(RealKind::Shm(Messaging::Ring), Style::InPlace))),
+    ("shm-request-region", || {
+        Box::new(Real::new(RealKind::Shm(Messaging::RequestRegion { window: 16 }), Style::InPlace))
+    }),
+    ("shm-runtime", || Box::new(Real::new(RealKind::Shm(Messaging::Ring), Style::Runtime))),
+    ("tcp", || Box::new(Real::new(RealKind::Tcp, Style::InPlace))),
+    ("tcp-runtime", || Box::new(Real::new(RealKind::Tcp, Style::Runtime))),
+    ("simulated", || Box::new(Simulated::new(1))),
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (transport, case) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let chosen: Vec<&Entry> = TRANSPORTS.iter().filter(|entry| entry.0.contains(&transport)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = TRANSPORTS.iter().map(|entry| entry.0).collect();
+        eprintln!("no transport `{transport}`; there are: {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    let failed: usize = chosen.iter().map(|(_, harness)| run_all(harness, &case).1).sum();
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
