@@ -210,6 +210,7 @@ impl RingReader {
             #[cfg(barn_plant = "ring_head_update_early")]
             {
                 self.reported = self.head + cell;
+                // SYNC: Release, as in `report_lazily`; what is wrong here is when.
                 let _ = self.consumed.words.store_word(self.consumed.at, self.reported, Ordering::Release);
             }
             let header = load_lines(&self.place.words, self.place.base + at, bytes, into)?;
