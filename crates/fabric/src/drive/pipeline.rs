@@ -30,37 +30,38 @@ impl<F: Future> Pipeline<F> {
         let mut next = next.into_iter().fuse();
         let interleaved = self.places.len() > 1;
         let _driving = Driving::start(interleaved);
-        let waiting = Waiting::new();
-        let mut cx = Context::from_waker(&waiting.waker);
-        let mut idle = Idle::start();
-        loop {
-            next_sweep();
-            let (running, finished) = self.sweep(&mut next, &mut done, &mut cx);
-            if running == 0 {
-                return;
-            }
-            if finished > 0 {
-                idle.busy();
-            } else if idle.should_sleep() {
-                DRIVER.with(|driver| {
-                    *driver.parking.borrow_mut() = Some(Parking::default());
-                    // A READ that only prefetched would say nothing of what to sleep on.
-                    driver.interleaved.set(false);
-                });
+        Waiting::with(|waiting| {
+            let mut cx = Context::from_waker(&waiting.waker);
+            let mut idle = Idle::start();
+            loop {
                 next_sweep();
-                let (_, finished) = self.sweep(&mut next, &mut done, &mut cx);
-                let parking = DRIVER.with(|driver| {
-                    driver.interleaved.set(interleaved);
-                    driver.parking.borrow_mut().take().unwrap_or_default()
-                });
-                if finished > 0 {
-                    parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
-                } else {
-                    waiting.sleep(parking);
+                let (running, finished) = self.sweep(&mut next, &mut done, &mut cx);
+                if running == 0 {
+                    return;
                 }
-                idle.slept();
+                if finished > 0 {
+                    idle.busy();
+                } else if idle.should_sleep() {
+                    DRIVER.with(|driver| {
+                        *driver.parking.borrow_mut() = Some(Parking::default());
+                        // A READ that only prefetched would say nothing of what to sleep on.
+                        driver.interleaved.set(false);
+                    });
+                    next_sweep();
+                    let (_, finished) = self.sweep(&mut next, &mut done, &mut cx);
+                    let parking = DRIVER.with(|driver| {
+                        driver.interleaved.set(interleaved);
+                        driver.parking.borrow_mut().take().unwrap_or_default()
+                    });
+                    if finished > 0 {
+                        parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
+                    } else {
+                        waiting.sleep(parking);
+                    }
+                    idle.slept();
+                }
             }
-        }
+        })
     }
 
     /// Polls every place once: first those under way, then those that take a new operation.

@@ -262,6 +262,33 @@ impl Words {
         Ok(())
     }
 
+    /// Copies whole words out, where they are few.
+    #[inline]
+    pub fn load_words(&self, offset: u64, into: &mut [u64]) -> Result<(), AccessError> {
+        let at = self.check(offset, size_of_val(into))?;
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(AccessError::Misaligned { offset });
+        }
+        for (index, word) in into.iter_mut().enumerate() {
+            *word = self.word(at + index * WORD_BYTES).load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Copies whole words in, where they are few.
+    #[inline]
+    pub fn store_words(&self, offset: u64, from: &[u64]) -> Result<(), AccessError> {
+        let at = self.check_store(offset, size_of_val(from))?;
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(AccessError::Misaligned { offset });
+        }
+        for (index, word) in from.iter().enumerate() {
+            self.note_store(at + index * WORD_BYTES);
+            self.word(at + index * WORD_BYTES).store(*word, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     fn load_by_word(&self, mut at: usize, mut into: &mut [u8]) {
         while !into.is_empty() {
             let skip = at % WORD_BYTES;
