@@ -16,6 +16,7 @@ use barn_layout::limits::WORD_BYTES;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -194,7 +195,8 @@ enum Stage {
     New,
     /// On shm: the bytes are being fetched into the cache.
     Fetching,
-    Posted(Wait),
+    /// Elsewhere: it waits for its answer. Boxed, so that a READ of mapped memory stays small.
+    Posted(Box<Wait>),
     Finished,
 }
 
@@ -216,32 +218,20 @@ impl Operation<'_> {
     /// Carries it out where the region is mapped here: loads and stores, nobody is asked.
     #[inline(always)]
     fn execute_mapped(&mut self) -> Result<u64, OperationError> {
-        let Place::Mapped { words, grants, grant } = &self.region.place else {
+        let Place::Mapped { words, grants, grant, open } = &self.region.place else {
             return Err(OperationError::BadKey);
         };
         self.verb.check(self.region.rights, self.region.bytes)?;
         if self.verb.changes() {
             // What has ended before it began leaves the bytes as they are.
-            self.check_standing(grants, *grant)?;
+            check_standing(grants, *grant, open)?;
         }
         let done = self.verb.execute(words)?;
         // SYNC: pairs with the fence in `Standing::end`: bytes that were stored after the grant
         // ended are never taken for the grant's.
         fence(Ordering::Acquire);
-        self.check_standing(grants, *grant)?;
+        check_standing(grants, *grant, open)?;
         Ok(done)
-    }
-
-    /// Whether the node is there and the grant stands.
-    #[inline(always)]
-    fn check_standing(&self, grants: &Words, grant: u64) -> Result<(), OperationError> {
-        if !self.region.opened.link.is_open() {
-            return Err(OperationError::PeerGone);
-        }
-        if grants.load_word(grant, Ordering::Relaxed) != Ok(GRANT_LIVE) {
-            return Err(OperationError::Revoked);
-        }
-        Ok(())
     }
 
     /// Carries it out through the link: posts it at the first poll, then looks for the answer.
@@ -251,7 +241,7 @@ impl Operation<'_> {
             if let Err(error) = self.verb.check(self.region.rights, self.region.bytes) {
                 return self.finish(Err(error));
             }
-            self.stage = Stage::Posted(Wait::new(self.region.deadline));
+            self.stage = Stage::Posted(Box::new(Wait::new(self.region.deadline)));
         }
         let Stage::Posted(wait) = &mut self.stage else { return Poll::Pending };
         let link = &self.region.opened.link;
@@ -278,10 +268,25 @@ impl Operation<'_> {
     }
 }
 
+/// Whether the node is there and the grant stands.
+#[inline(always)]
+fn check_standing(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
+    // SYNC: Acquire, pairs with the Release store in the client's `close`.
+    if !open.load(Ordering::Acquire) {
+        return Err(OperationError::PeerGone);
+    }
+    if grants.load_word(grant, Ordering::Relaxed) != Ok(GRANT_LIVE) {
+        return Err(OperationError::Revoked);
+    }
+    Ok(())
+}
+
 impl Drop for Operation<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::Posted(Wait { ticket: Some(ticket), .. }) = self.stage {
+        if let Stage::Posted(wait) = &self.stage
+            && let Some(ticket) = wait.ticket
+        {
             self.region.opened.link.abandon(ticket);
         }
     }

@@ -1,6 +1,6 @@
 //! Runs one future to its end on this thread: spins while the answer is near, then sleeps.
 
-use super::{DRIVER, Driving, Parking, next_sweep};
+use super::{Driving, Parking, collect_parking, next_sweep};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::cell::{Cell, OnceCell};
@@ -44,10 +44,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
                 return output;
             }
             if idle.should_sleep() {
-                DRIVER.with(|driver| *driver.parking.borrow_mut() = Some(Parking::default()));
-                next_sweep();
-                let polled = future.as_mut().poll(&mut cx);
-                let parking = DRIVER.with(|driver| driver.parking.borrow_mut().take()).unwrap_or_default();
+                let (polled, parking) = collect_parking(|| future.as_mut().poll(&mut cx));
                 if let Poll::Ready(output) = polled {
                     parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
                     return output;

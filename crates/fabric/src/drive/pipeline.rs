@@ -1,7 +1,7 @@
 //! Runs many futures at once on this thread, N in flight.
 
 use super::block_on::{Idle, Waiting};
-use super::{DRIVER, Driving, Parking, next_sweep};
+use super::{Driving, collect_parking, next_sweep};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -42,17 +42,8 @@ impl<F: Future> Pipeline<F> {
                 if finished > 0 {
                     idle.busy();
                 } else if idle.should_sleep() {
-                    DRIVER.with(|driver| {
-                        *driver.parking.borrow_mut() = Some(Parking::default());
-                        // A READ that only prefetched would say nothing of what to sleep on.
-                        driver.interleaved.set(false);
-                    });
-                    next_sweep();
-                    let (_, finished) = self.sweep(&mut next, &mut done, &mut cx);
-                    let parking = DRIVER.with(|driver| {
-                        driver.interleaved.set(interleaved);
-                        driver.parking.borrow_mut().take().unwrap_or_default()
-                    });
+                    let ((_, finished), parking) =
+                        collect_parking(|| self.sweep(&mut next, &mut done, &mut cx));
                     if finished > 0 {
                         parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
                     } else {
