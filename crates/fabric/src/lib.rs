@@ -21,6 +21,9 @@ mod connection;
 pub mod drive;
 #[cfg(not(loom))]
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(not(loom))]
 mod link;
 pub mod messaging;
