@@ -33,7 +33,6 @@ const fn unit(package: &'static str, filter: &'static str) -> Gate {
 }
 
 /// A gate of loom models.
-#[allow(dead_code, reason = "the first plants in the fabric's protocols will use it")]
 const fn loom(filter: &'static str) -> Gate {
     Gate { package: "barn-fabric", select: &["--lib"], filter, loom: true }
 }
@@ -52,6 +51,57 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "doctor_ignores_cgroups",
         gate: unit("barn-cli", "doctor"),
         fails: "container_is_as_large_as_its_smallest_ancestor_allows",
+    },
+    // The self-verifying value: each fence and ordering deleted, and the check itself.
+    Plant {
+        name: "publish_without_release_fence",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "publish_relaxed_version",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "load_relaxed_version",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "load_without_acquire_fence",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "version_check_skipped",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    // The ring: each ordering weakened, room given back too early, payload where a message
+    // could start.
+    Plant {
+        name: "ring_publish_relaxed",
+        gate: loom("ring::"),
+        fails: "loom_a_message_that_arrived_is_whole",
+    },
+    Plant { name: "ring_peek_relaxed", gate: loom("ring::"), fails: "loom_a_message_that_arrived_is_whole" },
+    Plant { name: "ring_report_relaxed", gate: loom("ring::"), fails: "loom_a_full_ring_is_not_overwritten" },
+    Plant {
+        name: "ring_head_update_early",
+        gate: loom("ring::"),
+        fails: "loom_a_full_ring_is_not_overwritten",
+    },
+    Plant {
+        name: "ring_line_not_cleared",
+        gate: unit("barn-fabric", "messaging::ring"),
+        fails: "payload_never_poses_as_a_message",
+    },
+    // The request region.
+    Plant {
+        name: "slot_publish_relaxed",
+        gate: loom("request_region"),
+        fails: "loom_a_request_that_arrived_is_whole",
     },
 ];
 

@@ -53,7 +53,10 @@ fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> R
         #[cfg(not(barn_plant = "ring_line_not_cleared"))]
         line[..ARRIVAL_BYTES].fill(0);
         #[cfg(barn_plant = "ring_line_not_cleared")]
-        line[..ARRIVAL_BYTES].copy_from_slice(&part[..ARRIVAL_BYTES.min(part.len())]);
+        {
+            let first = ARRIVAL_BYTES.min(part.len());
+            line[..first].copy_from_slice(&part[..first]);
+        }
         line[ARRIVAL_BYTES..ARRIVAL_BYTES + part.len()].copy_from_slice(part);
         words.store(line_at, &line)?;
         line_at += LINE_BYTES as u64;
