@@ -87,6 +87,7 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant { name: "ring_peek_relaxed", gate: loom("ring::"), fails: "loom_a_message_that_arrived_is_whole" },
     Plant { name: "ring_report_relaxed", gate: loom("ring::"), fails: "loom_a_full_ring_is_not_overwritten" },
+    Plant { name: "ring_room_relaxed", gate: loom("ring::"), fails: "loom_a_full_ring_is_not_overwritten" },
     Plant {
         name: "ring_head_update_early",
         gate: loom("ring::"),
@@ -98,6 +99,11 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "payload_never_poses_as_a_message",
     },
     // The request region.
+    Plant {
+        name: "slot_read_relaxed",
+        gate: loom("request_region"),
+        fails: "loom_a_request_that_arrived_is_whole",
+    },
     Plant {
         name: "slot_publish_relaxed",
         gate: loom("request_region"),

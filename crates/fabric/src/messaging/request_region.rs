@@ -43,7 +43,11 @@ pub fn read_slot(
     into: &mut Vec<u8>,
 ) -> Result<Option<MessageHeader>, Corrupt> {
     // SYNC: Acquire, pairs with the Release store in `write_slot`.
-    let arrival = Arrival::from_bits(words.load_word(at, Ordering::Acquire)?);
+    #[cfg(not(barn_plant = "slot_read_relaxed"))]
+    let order = Ordering::Acquire;
+    #[cfg(barn_plant = "slot_read_relaxed")]
+    let order = Ordering::Relaxed;
+    let arrival = Arrival::from_bits(words.load_word(at, order)?);
     let last = if lap == 1 { 0 } else { lap - 1 };
     if arrival.number != lap {
         // Before a lap arrives its slot holds an earlier one: a client that got an answer

@@ -81,7 +81,11 @@ impl RingWriter {
         }
         // SYNC: Acquire, pairs with the Release store in `RingReader::report`: the reader has
         // finished with what it reports before we write over it.
-        if let Ok(reported) = self.consumed.words.load_word(self.consumed.at, Ordering::Acquire) {
+        #[cfg(not(barn_plant = "ring_room_relaxed"))]
+        let order = Ordering::Acquire;
+        #[cfg(barn_plant = "ring_room_relaxed")]
+        let order = Ordering::Relaxed;
+        if let Ok(reported) = self.consumed.words.load_word(self.consumed.at, order) {
             // A report that is not between what was known and what was written is garbage.
             if (self.head..=self.tail).contains(&reported) {
                 self.head = reported;
