@@ -33,10 +33,13 @@ const fn unit(package: &'static str, filter: &'static str) -> Gate {
 }
 
 /// A gate of loom models.
-#[allow(dead_code, reason = "the first plants in the fabric's protocols will use it")]
 const fn loom(filter: &'static str) -> Gate {
     Gate { package: "barn-fabric", select: &["--lib"], filter, loom: true }
 }
+
+/// The scenarios on the simulated transport, over many seeds.
+const SCENARIOS: Gate =
+    Gate { package: "barn-fabric", select: &["--test", "simulated_scenarios"], filter: "", loom: false };
 
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
@@ -52,6 +55,94 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "doctor_ignores_cgroups",
         gate: unit("barn-cli", "doctor"),
         fails: "container_is_as_large_as_its_smallest_ancestor_allows",
+    },
+    // The self-verifying value: each fence and ordering deleted, and the check itself.
+    Plant {
+        name: "publish_without_release_fence",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "publish_relaxed_version",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "load_relaxed_version",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "load_without_acquire_fence",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    Plant {
+        name: "version_check_skipped",
+        gate: loom("versioned"),
+        fails: "loom_readers_never_take_a_torn_body",
+    },
+    // The ring: each ordering weakened, room given back too early, payload where a message
+    // could start.
+    Plant {
+        name: "ring_publish_relaxed",
+        gate: loom("ring::"),
+        fails: "loom_a_message_that_arrived_is_whole",
+    },
+    Plant { name: "ring_peek_relaxed", gate: loom("ring::"), fails: "loom_a_message_that_arrived_is_whole" },
+    Plant { name: "ring_report_relaxed", gate: loom("ring::"), fails: "loom_a_full_ring_is_not_overwritten" },
+    Plant { name: "ring_room_relaxed", gate: loom("ring::"), fails: "loom_a_full_ring_is_not_overwritten" },
+    Plant {
+        name: "ring_head_update_early",
+        gate: loom("ring::"),
+        fails: "loom_a_full_ring_is_not_overwritten",
+    },
+    Plant {
+        name: "ring_line_not_cleared",
+        gate: unit("barn-fabric", "messaging::ring"),
+        fails: "payload_never_poses_as_a_message",
+    },
+    // The request region.
+    Plant {
+        name: "slot_read_relaxed",
+        gate: loom("request_region"),
+        fails: "loom_a_request_that_arrived_is_whole",
+    },
+    Plant {
+        name: "slot_publish_relaxed",
+        gate: loom("request_region"),
+        fails: "loom_a_request_that_arrived_is_whole",
+    },
+    // Grants and answers, on the real code under the simulated transport.
+    Plant { name: "revocation_forgotten", gate: SCENARIOS, fails: "a_revoked_grant_is_of_no_use" },
+    Plant {
+        name: "late_answer_taken",
+        gate: unit("barn-fabric", "slots"),
+        fails: "a_late_answer_to_an_abandoned_operation_is_dropped",
+    },
+    // The simulated transport itself: what its scenarios must notice.
+    Plant {
+        name: "simulated_operations_out_of_order",
+        gate: SCENARIOS,
+        fails: "racing_readers_take_no_torn_body",
+    },
+    Plant { name: "simulated_grant_unchecked", gate: SCENARIOS, fails: "a_revoked_grant_is_of_no_use" },
+    Plant { name: "simulated_grant_checked_once", gate: SCENARIOS, fails: "a_revoked_grant_is_of_no_use" },
+    Plant {
+        name: "simulated_reply_to_wrong_request",
+        gate: SCENARIOS,
+        fails: "acknowledged_increments_are_counted_once",
+    },
+    Plant {
+        name: "simulated_request_twice",
+        gate: SCENARIOS,
+        fails: "acknowledged_increments_are_counted_once",
+    },
+    Plant { name: "simulated_atomic_in_two_steps", gate: SCENARIOS, fails: "contended_atomics_are_exact" },
+    Plant {
+        name: "simulated_deadline_ignored",
+        gate: SCENARIOS,
+        fails: "acknowledged_increments_are_counted_once",
     },
 ];
 

@@ -81,7 +81,10 @@ fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> R
     let mut line = [0; LINE_BYTES];
     for (index, part) in rest.chunks(LINE_PAYLOAD_BYTES).enumerate() {
         #[cfg(barn_plant = "ring_line_not_cleared")]
-        line[..ARRIVAL_BYTES.min(part.len())].copy_from_slice(&part[..ARRIVAL_BYTES.min(part.len())]);
+        {
+            let first = ARRIVAL_BYTES.min(part.len());
+            line[..first].copy_from_slice(&part[..first]);
+        }
         line[ARRIVAL_BYTES..ARRIVAL_BYTES + part.len()].copy_from_slice(part);
         words.store(at + ((index + 1) * LINE_BYTES) as u64, &line)?;
     }

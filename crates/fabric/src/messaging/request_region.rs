@@ -22,6 +22,7 @@ pub const SLOT_BODY_BYTES_MAX: usize = SLOT_BYTES - ARRIVAL_BYTES - MessageHeade
 /// Writes a message into the slot that starts at `at`, as its lap number `lap` (from 1).
 pub fn write_slot(words: &Words, at: u64, lap: u32, header: &MessageHeader, body: &[u8]) {
     debug_assert!(body.len() <= SLOT_BODY_BYTES_MAX);
+    words.owns_to_write(at, ARRIVAL_BYTES + MessageHeader::BYTES + body.len());
     // Slots lie inside their memory by construction.
     let _ = store_message(words, at + ARRIVAL_BYTES as u64, header, body);
     let arrival = Arrival { bytes: (MessageHeader::BYTES + body.len()) as u32, number: lap };
@@ -42,7 +43,11 @@ pub fn read_slot(
     into: &mut Vec<u8>,
 ) -> Result<Option<MessageHeader>, Corrupt> {
     // SYNC: Acquire, pairs with the Release store in `write_slot`.
-    let arrival = Arrival::from_bits(words.load_word(at, Ordering::Acquire)?);
+    #[cfg(not(barn_plant = "slot_read_relaxed"))]
+    let order = Ordering::Acquire;
+    #[cfg(barn_plant = "slot_read_relaxed")]
+    let order = Ordering::Relaxed;
+    let arrival = Arrival::from_bits(words.load_word(at, order)?);
     let last = if lap == 1 { 0 } else { lap - 1 };
     if arrival.number != lap {
         // Before a lap arrives its slot holds an earlier one: a client that got an answer
@@ -56,6 +61,7 @@ pub fn read_slot(
     if arrival.bytes as usize > MessageHeader::BYTES + SLOT_BODY_BYTES_MAX {
         return Err(Corrupt);
     }
+    words.owns_to_read(at, ARRIVAL_BYTES + arrival.bytes as usize);
     load_message(words, at + ARRIVAL_BYTES as u64, arrival.bytes as usize, into).map(Some)
 }
 

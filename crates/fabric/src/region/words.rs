@@ -72,8 +72,21 @@ enum Backing {
     #[cfg(not(loom))]
     Mapped(#[expect(dead_code, reason = "owns what `base` points to")] super::mapping::Mapping),
     #[cfg(loom)]
-    Loom(Box<[AtomicU64]>),
+    Loom(Box<[AtomicU64]>, Shadow),
 }
+
+/// A cell beside every line, in which loom finds accesses that nothing orders. Atomic words alone
+/// would hide them: loom does not let a load see a store that comes later, as a CPU may.
+#[cfg(loom)]
+struct Shadow(Box<[loom::cell::UnsafeCell<()>]>);
+
+// SAFETY: the cells hold nothing, and nobody takes a reference to what they hold; loom itself
+// watches who touches them from which thread, which is what they are for.
+#[cfg(loom)]
+unsafe impl Send for Shadow {}
+// SAFETY: as above.
+#[cfg(loom)]
+unsafe impl Sync for Shadow {}
 
 /// A run of words that others may be reading and writing. Clones share the memory.
 #[derive(Clone)]
@@ -116,7 +129,36 @@ impl Words {
             Self { base, bytes, writable: true, journal: None, backing }
         }
         #[cfg(loom)]
-        Self { bytes, writable: true, journal: None, backing: Arc::new(Backing::Loom(words)) }
+        {
+            let lines = (0..bytes.div_ceil(LINE_BYTES)).map(|_| loom::cell::UnsafeCell::new(()));
+            let backing = Backing::Loom(words, Shadow(lines.collect()));
+            Self { bytes, writable: true, journal: None, backing: Arc::new(backing) }
+        }
+    }
+
+    /// Says that a protocol lets us read these lines: nobody may be writing to them. Checked
+    /// under loom, and nothing elsewhere.
+    #[inline(always)]
+    pub(crate) fn owns_to_read(&self, offset: u64, bytes: usize) {
+        #[cfg(loom)]
+        self.lines(offset, bytes).iter().for_each(|line| line.with(|_| ()));
+        let _ = (offset, bytes);
+    }
+
+    /// Says that a protocol lets us write to these lines: nobody else may be at them. Checked
+    /// under loom, and nothing elsewhere.
+    #[inline(always)]
+    pub(crate) fn owns_to_write(&self, offset: u64, bytes: usize) {
+        #[cfg(loom)]
+        self.lines(offset, bytes).iter().for_each(|line| line.with_mut(|_| ()));
+        let _ = (offset, bytes);
+    }
+
+    #[cfg(loom)]
+    fn lines(&self, offset: u64, bytes: usize) -> &[loom::cell::UnsafeCell<()>] {
+        let Backing::Loom(_, shadow) = &*self.backing;
+        let from = offset as usize / LINE_BYTES;
+        &shadow.0[from..(offset as usize + bytes).div_ceil(LINE_BYTES)]
     }
 
     /// The words of a mapping.
@@ -187,7 +229,7 @@ impl Words {
         }
         #[cfg(loom)]
         {
-            let Backing::Loom(words) = &*self.backing;
+            let Backing::Loom(words, _) = &*self.backing;
             &words[at / WORD_BYTES]
         }
     }
