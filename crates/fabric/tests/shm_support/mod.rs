@@ -1,6 +1,8 @@
 //! What the shm tests share: a node on a thread, and a client that speaks the protocol by hand.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod process;
+
 use barn_fabric::messaging::ring::{Place, Progress, RingReader, RingWriter};
 use barn_fabric::region::map_shared;
 use barn_fabric::*;
