@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod fuzz;
+mod layout;
 mod licences;
 mod loom;
 mod miri;
@@ -56,6 +57,8 @@ enum Command {
     Loom,
     /// Run the tests that Miri can run, where a nightly toolchain has it.
     Miri,
+    /// Write docs/layout.md from the declarations in crates/layout.
+    Layout,
     /// Check licences and sources of all dependencies against deny.toml.
     Licences,
 }
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Loom => loom::stage(),
         Command::Miri => miri::stage(),
+        Command::Layout => layout::run(),
         Command::Licences => licences::stage(),
     };
     match outcome {

@@ -108,21 +108,24 @@ fn format() -> Stage {
 }
 
 fn clippy() -> Stage {
-    Job::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).succeed("clippy")?;
+    Job::cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
+        .succeed("clippy")?;
     Ok(Outcome::Passed("no warnings".into()))
 }
 
 fn tests() -> Stage {
     let (count, with) = if works("cargo", &["nextest", "--version"]) {
-        let done = Job::cargo(&["nextest", "run", "--workspace"]).succeed("cargo nextest run")?;
+        let done =
+            Job::cargo(&["nextest", "run", "--workspace", "--all-features"]).succeed("cargo nextest run")?;
         (nextest_passed(&done.output), "nextest")
     } else {
-        let done =
-            Job::cargo(&["test", "--workspace", "--lib", "--bins", "--tests"]).succeed("cargo test")?;
+        let done = Job::cargo(&["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"])
+            .succeed("cargo test")?;
         (done.tests_passed(), "cargo test")
     };
-    let documented =
-        Job::cargo(&["test", "--workspace", "--doc"]).succeed("cargo test --doc")?.tests_passed();
+    let documented = Job::cargo(&["test", "--workspace", "--all-features", "--doc"])
+        .succeed("cargo test --doc")?
+        .tests_passed();
     Ok(Outcome::Passed(format!("{count} tests with {with}, {documented} in docs")))
 }
 
@@ -136,7 +139,7 @@ fn nextest_passed(output: &str) -> u64 {
 }
 
 fn examples() -> Stage {
-    Job::cargo(&["build", "--workspace", "--examples"]).succeed("building the examples")?;
+    Job::cargo(&["build", "--workspace", "--examples", "--all-features"]).succeed("building the examples")?;
     Ok(Outcome::Passed("all build".into()))
 }
 

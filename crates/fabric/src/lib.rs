@@ -11,6 +11,8 @@
 //! (`barn_layout::limits`).
 #![deny(unsafe_code)]
 
+#[cfg(not(loom))]
+mod call;
 #[cfg(all(feature = "conformance", not(loom)))]
 pub mod conformance;
 #[cfg(not(loom))]
@@ -19,6 +21,9 @@ mod connection;
 pub mod drive;
 #[cfg(not(loom))]
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(not(loom))]
 mod link;
 pub mod messaging;
@@ -27,6 +32,8 @@ mod node;
 pub mod region;
 #[cfg(not(loom))]
 mod registry;
+#[cfg(not(loom))]
+mod remote_region;
 #[cfg(not(loom))]
 pub mod seam;
 #[cfg(not(loom))]
@@ -45,15 +52,19 @@ mod verb;
 #[cfg(not(loom))]
 pub use {
     barn_layout::RegionId,
-    connection::{
-        Atomic, Batch, Call, ConnectOptions, Connecting, Connection, Messaging, Open, Receive, RemoteRegion,
-        Sending, Transfer,
-    },
+    call::{Call, Receive, Sending},
+    connection::{ConnectOptions, Connecting, Connection, Messaging},
     drive::{Pipeline, block_on},
     error::{CallError, ConnectError, OpenError, OperationError},
     link::{Guarantees, WordOrder},
     node::{Node, NodeError, NodeOptions, NodeStats, Stopper},
     region::{AccessError, MapError, Pages, Region, RegionError, RegionOptions, Rights, Words},
     registry::{PeerId, RegisterError, Registry},
+    remote_region::{Atomic, Batch, Open, RemoteRegion, Transfer},
     service::{Deferred, Reply, Request, Sender, Service},
 };
+
+/// The programs in README.md compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

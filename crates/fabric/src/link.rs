@@ -6,6 +6,8 @@ use crate::region::{Rights, Words};
 use crate::slots::Ticket;
 use crate::verb::Verb;
 use barn_layout::RegionId;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -121,8 +123,9 @@ pub(crate) struct Opened {
 /// How its bytes are reached.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// They are mapped here; the grant's word says whether it stands.
-    Mapped { words: Words, grants: Words, grant: u64 },
+    /// They are mapped here; the grant's word says whether it stands, and `open` whether the
+    /// peer is there.
+    Mapped { words: Words, grants: Words, grant: u64, open: Arc<AtomicBool> },
     /// Through the link, with this key.
     Keyed(u64),
 }

@@ -253,7 +253,7 @@ impl Entry {
     fn end_grants(&mut self, whose: impl Fn(PeerId) -> bool) {
         self.grants.retain(|(holder, standing)| {
             let ended = whose(*holder);
-            if ended {
+            if ended && cfg!(not(barn_plant = "revocation_forgotten")) {
                 standing.end();
             }
             !ended

@@ -10,6 +10,7 @@ use barn_layout::message::Status;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a node serves.
@@ -169,17 +170,23 @@ pub(crate) enum Outgoing {
 /// Where other threads leave what the poll loop is to send.
 pub(crate) struct Outbox {
     queue: Mutex<VecDeque<Outgoing>>,
+    /// Whether there may be something in the queue: what a busy poll loop looks at.
+    filled: AtomicBool,
     /// Rings the poll loop awake; none on the simulated transport.
     bell: Option<OwnedFd>,
 }
 
 impl Outbox {
     pub(crate) fn new(bell: Option<OwnedFd>) -> Self {
-        Self { queue: Mutex::default(), bell }
+        Self { queue: Mutex::default(), filled: AtomicBool::new(false), bell }
     }
 
     pub(crate) fn push(&self, outgoing: Outgoing) {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push_back(outgoing);
+        let mut queue = self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        queue.push_back(outgoing);
+        // ORDER: Relaxed: a hint; the queue itself is behind its lock.
+        self.filled.store(true, Ordering::Relaxed);
+        drop(queue);
         self.ring();
     }
 
@@ -190,7 +197,15 @@ impl Outbox {
         }
     }
 
+    /// Whether there may be something to send.
+    #[inline]
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn drain(&self) -> VecDeque<Outgoing> {
+        // What is pushed from here on is either in the queue below or fills it again.
+        self.filled.store(false, Ordering::Relaxed);
         std::mem::take(&mut *self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }

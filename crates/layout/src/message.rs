@@ -66,6 +66,36 @@ shared_struct! {
     }
 }
 
+impl MessageHeader {
+    /// The header as the words that are stored. Put together by arithmetic: a word that was
+    /// stored in parts is slow to load whole again.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 3] {
+        [
+            self.id.get(),
+            u64::from(self.total_bytes.get()) | u64::from(self.piece_offset.get()) << 32,
+            u64::from(self.method.get())
+                | u64::from(self.kind) << 16
+                | u64::from(self.status) << 24
+                | u64::from(self.reserved.get()) << 32,
+        ]
+    }
+
+    /// The header that stored words mean.
+    #[inline]
+    pub fn from_words(words: [u64; 3]) -> Self {
+        Self {
+            id: words[0].into(),
+            total_bytes: (words[1] as u32).into(),
+            piece_offset: ((words[1] >> 32) as u32).into(),
+            method: (words[2] as u16).into(),
+            kind: (words[2] >> 16) as u8,
+            status: (words[2] >> 24) as u8,
+            reserved: ((words[2] >> 32) as u32).into(),
+        }
+    }
+}
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -143,6 +173,16 @@ mod tests {
         assert_eq!(Arrival::next(u32::MAX), 1);
         let arrival = Arrival { bytes: 77, number: 9 };
         assert_eq!(Arrival::from_bits(arrival.to_bits()), arrival);
+    }
+
+    #[test]
+    fn a_headers_words_are_its_bytes() {
+        use zerocopy::{FromBytes, IntoBytes};
+        let bytes: Vec<u8> = (1..=24).collect();
+        let header = MessageHeader::read_from_bytes(&bytes).unwrap();
+        let words: Vec<u8> = header.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(words, bytes);
+        assert_eq!(MessageHeader::from_words(header.to_words()).as_bytes(), bytes);
     }
 
     #[test]

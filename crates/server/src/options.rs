@@ -73,7 +73,7 @@ mod tests {
         let regions = |memory_bytes| {
             ServerOptions { memory_bytes, ..ServerOptions::default() }.data_regions().collect::<Vec<_>>()
         };
-        assert_eq!(regions(0), []);
+        assert_eq!(regions(0), [0u64; 0]);
         assert_eq!(regions(5), [5]);
         assert_eq!(regions(DATA_REGION_BYTES_MAX), [DATA_REGION_BYTES_MAX]);
         assert_eq!(regions(2 * DATA_REGION_BYTES_MAX + 1), [DATA_REGION_BYTES_MAX, DATA_REGION_BYTES_MAX, 1]);

@@ -37,6 +37,10 @@ const fn loom(filter: &'static str) -> Gate {
     Gate { package: "barn-fabric", select: &["--lib"], filter, loom: true }
 }
 
+/// The scenarios on the simulated transport, over many seeds.
+const SCENARIOS: Gate =
+    Gate { package: "barn-fabric", select: &["--test", "simulated_scenarios"], filter: "", loom: false };
+
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
@@ -108,6 +112,37 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "slot_publish_relaxed",
         gate: loom("request_region"),
         fails: "loom_a_request_that_arrived_is_whole",
+    },
+    // Grants and answers, on the real code under the simulated transport.
+    Plant { name: "revocation_forgotten", gate: SCENARIOS, fails: "a_revoked_grant_is_of_no_use" },
+    Plant {
+        name: "late_answer_taken",
+        gate: unit("barn-fabric", "slots"),
+        fails: "a_late_answer_to_an_abandoned_operation_is_dropped",
+    },
+    // The simulated transport itself: what its scenarios must notice.
+    Plant {
+        name: "simulated_operations_out_of_order",
+        gate: SCENARIOS,
+        fails: "racing_readers_take_no_torn_body",
+    },
+    Plant { name: "simulated_grant_unchecked", gate: SCENARIOS, fails: "a_revoked_grant_is_of_no_use" },
+    Plant { name: "simulated_grant_checked_once", gate: SCENARIOS, fails: "a_revoked_grant_is_of_no_use" },
+    Plant {
+        name: "simulated_reply_to_wrong_request",
+        gate: SCENARIOS,
+        fails: "acknowledged_increments_are_counted_once",
+    },
+    Plant {
+        name: "simulated_request_twice",
+        gate: SCENARIOS,
+        fails: "acknowledged_increments_are_counted_once",
+    },
+    Plant { name: "simulated_atomic_in_two_steps", gate: SCENARIOS, fails: "contended_atomics_are_exact" },
+    Plant {
+        name: "simulated_deadline_ignored",
+        gate: SCENARIOS,
+        fails: "acknowledged_increments_are_counted_once",
     },
 ];
 

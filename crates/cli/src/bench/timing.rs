@@ -13,7 +13,8 @@ pub(crate) struct Effort {
 
 /// Runs `batch(n)` with growing `n` until it lasts about a slice; gives nanoseconds per operation.
 pub(crate) fn nanoseconds_each(slice: Duration, mut batch: impl FnMut(usize)) -> f64 {
-    let mut count = 1;
+    // Not one by one: a single operation that met a busy moment is no figure.
+    let mut count = 8;
     loop {
         let start = Instant::now();
         batch(count);

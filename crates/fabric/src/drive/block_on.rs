@@ -1,6 +1,6 @@
 //! Runs one future to its end on this thread: spins while the answer is near, then sleeps.
 
-use super::{DRIVER, Driving, Parking, next_sweep};
+use super::{Driving, Parking, collect_parking, next_sweep};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::cell::{Cell, OnceCell};
@@ -35,33 +35,31 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         return output;
     }
-    let waiting = Waiting::new();
-    let mut cx = Context::from_waker(&waiting.waker);
-    let mut idle = Idle::start();
-    loop {
-        next_sweep();
-        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
-            return output;
-        }
-        if idle.should_sleep() {
-            DRIVER.with(|driver| *driver.parking.borrow_mut() = Some(Parking::default()));
+    Waiting::with(|waiting| {
+        let mut cx = Context::from_waker(&waiting.waker);
+        let mut idle = Idle::start();
+        loop {
             next_sweep();
-            let polled = future.as_mut().poll(&mut cx);
-            let parking = DRIVER.with(|driver| driver.parking.borrow_mut().take()).unwrap_or_default();
-            if let Poll::Ready(output) = polled {
-                parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
                 return output;
             }
-            waiting.sleep(parking);
-            idle.slept();
+            if idle.should_sleep() {
+                let (polled, parking) = collect_parking(|| future.as_mut().poll(&mut cx));
+                if let Poll::Ready(output) = polled {
+                    parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
+                    return output;
+                }
+                waiting.sleep(parking);
+                idle.slept();
+            }
         }
-    }
+    })
 }
 
 thread_local! {
     /// How long this thread spins: learned from how its sleeps went.
     static SPIN: Cell<Duration> = const { Cell::new(SPIN_MAX) };
-    static WAITING: OnceCell<Arc<ThreadWaker>> = const { OnceCell::new() };
+    static WAITING: OnceCell<Waiting> = const { OnceCell::new() };
 }
 
 /// Decides when spinning has been long enough.
@@ -132,16 +130,17 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new() -> Self {
-        let thread = WAITING.with(|cell| {
-            let make = || {
+    /// Runs `wait` with this thread's own, which is made at the first use and kept: a waker that
+    /// is only borrowed costs no counting.
+    pub(super) fn with<T>(wait: impl FnOnce(&Self) -> T) -> T {
+        WAITING.with(|cell| {
+            wait(cell.get_or_init(|| {
                 let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                     .expect("the process has a descriptor left for a thread's bell");
-                Arc::new(ThreadWaker { woken: AtomicBool::new(false), bell })
-            };
-            cell.get_or_init(make).clone()
-        });
-        Self { waker: thread.clone().into(), thread }
+                let thread = Arc::new(ThreadWaker { woken: AtomicBool::new(false), bell });
+                Self { waker: thread.clone().into(), thread }
+            }))
+        })
     }
 
     /// Sleeps until a sleeper's descriptor is readable, the waker is called, or the time is up.

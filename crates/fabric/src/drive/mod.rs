@@ -48,9 +48,10 @@ struct Driver {
     in_place: Cell<bool>,
     interleaved: Cell<bool>,
     corked: Cell<bool>,
+    /// Whether `PARKING` holds something: what every poll asks.
+    parking: Cell<bool>,
     /// Changes with every sweep over the futures, on every thread.
     sweep: Cell<u64>,
-    parking: RefCell<Option<Parking>>,
 }
 
 thread_local! {
@@ -59,10 +60,12 @@ thread_local! {
             in_place: Cell::new(false),
             interleaved: Cell::new(false),
             corked: Cell::new(false),
+            parking: Cell::new(false),
             sweep: Cell::new(0),
-            parking: RefCell::new(None),
         }
     };
+    /// Apart from the flags: what needs no destructor costs no check at each use.
+    static PARKING: RefCell<Parking> = RefCell::default();
 }
 
 /// Hands every thread a range of sweep numbers, so that a connection that two threads share
@@ -104,15 +107,17 @@ fn next_sweep() {
 /// Whether the driver is collecting what to sleep on.
 #[inline]
 pub(crate) fn parking() -> bool {
-    DRIVER.with(|driver| driver.parking.borrow().is_some())
+    DRIVER.with(|driver| driver.parking.get())
 }
 
 /// Tells a driver that is about to sleep what to sleep on: `None` if there is something to do
 /// after all.
 pub(crate) fn park_on(sleeper: Option<Arc<dyn Sleeper>>, timeout: Option<Duration>) {
-    DRIVER.with(|driver| {
-        let mut parking = driver.parking.borrow_mut();
-        let Some(parking) = parking.as_mut() else { return };
+    if !parking() {
+        return;
+    }
+    PARKING.with(|parking| {
+        let mut parking = parking.borrow_mut();
         match sleeper {
             None => parking.ready = true,
             Some(sleeper) if parking.sleepers.iter().any(|known| Arc::ptr_eq(known, &sleeper)) => {}
@@ -123,6 +128,15 @@ pub(crate) fn park_on(sleeper: Option<Arc<dyn Sleeper>>, timeout: Option<Duratio
             (one, two) => one.or(two),
         };
     });
+}
+
+/// Runs `poll` as the last look before a sleep; gives what it said to sleep on.
+fn collect_parking<T>(poll: impl FnOnce() -> T) -> (T, Parking) {
+    DRIVER.with(|driver| driver.parking.set(true));
+    next_sweep();
+    let polled = poll();
+    DRIVER.with(|driver| driver.parking.set(false));
+    (polled, PARKING.take())
 }
 
 /// Runs `poll` with nothing interleaved and nothing sent off on its own: what is posted in it

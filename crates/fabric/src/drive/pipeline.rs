@@ -1,7 +1,7 @@
 //! Runs many futures at once on this thread, N in flight.
 
 use super::block_on::{Idle, Waiting};
-use super::{DRIVER, Driving, Parking, next_sweep};
+use super::{Driving, collect_parking, next_sweep};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -30,37 +30,29 @@ impl<F: Future> Pipeline<F> {
         let mut next = next.into_iter().fuse();
         let interleaved = self.places.len() > 1;
         let _driving = Driving::start(interleaved);
-        let waiting = Waiting::new();
-        let mut cx = Context::from_waker(&waiting.waker);
-        let mut idle = Idle::start();
-        loop {
-            next_sweep();
-            let (running, finished) = self.sweep(&mut next, &mut done, &mut cx);
-            if running == 0 {
-                return;
-            }
-            if finished > 0 {
-                idle.busy();
-            } else if idle.should_sleep() {
-                DRIVER.with(|driver| {
-                    *driver.parking.borrow_mut() = Some(Parking::default());
-                    // A READ that only prefetched would say nothing of what to sleep on.
-                    driver.interleaved.set(false);
-                });
+        Waiting::with(|waiting| {
+            let mut cx = Context::from_waker(&waiting.waker);
+            let mut idle = Idle::start();
+            loop {
                 next_sweep();
-                let (_, finished) = self.sweep(&mut next, &mut done, &mut cx);
-                let parking = DRIVER.with(|driver| {
-                    driver.interleaved.set(interleaved);
-                    driver.parking.borrow_mut().take().unwrap_or_default()
-                });
-                if finished > 0 {
-                    parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
-                } else {
-                    waiting.sleep(parking);
+                let (running, finished) = self.sweep(&mut next, &mut done, &mut cx);
+                if running == 0 {
+                    return;
                 }
-                idle.slept();
+                if finished > 0 {
+                    idle.busy();
+                } else if idle.should_sleep() {
+                    let ((_, finished), parking) =
+                        collect_parking(|| self.sweep(&mut next, &mut done, &mut cx));
+                    if finished > 0 {
+                        parking.sleepers.iter().for_each(|sleeper| sleeper.awake());
+                    } else {
+                        waiting.sleep(parking);
+                    }
+                    idle.slept();
+                }
             }
-        }
+        })
     }
 
     /// Polls every place once: first those under way, then those that take a new operation.

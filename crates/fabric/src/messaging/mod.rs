@@ -15,7 +15,6 @@ pub mod ring;
 use crate::region::{AccessError, Words};
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use barn_layout::message::{ARRIVAL_BYTES, LINE_PAYLOAD_BYTES, MessageHeader};
-use zerocopy::{FromBytes, IntoBytes};
 
 /// What the other side wrote is not of the protocol's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,31 +34,59 @@ impl From<AccessError> for Corrupt {
     }
 }
 
+/// Words of a line that carry a message: the header's and the body's first.
+const LINE_WORDS: usize = LINE_PAYLOAD_BYTES / WORD_BYTES;
 const HEADER_WORDS: usize = MessageHeader::BYTES / WORD_BYTES;
+/// Bytes of a body that stand beside the header in the first line.
+const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
 
-/// Bytes that a small message is put together in: one line without its arrival word.
-const SMALL_BYTES: usize = 56;
+/// Stores the header and up to [`FIRST_BYTES`] of the body at `at`.
+///
+/// By words that are put together in registers: bytes that were stored in parts would be slow
+/// to load again for a wider copy, and this is on the way of every small message.
+#[inline]
+fn store_first(words: &Words, at: u64, header: &MessageHeader, first: &[u8]) -> Result<(), AccessError> {
+    let mut line = [0; LINE_WORDS];
+    line[..HEADER_WORDS].copy_from_slice(&header.to_words());
+    let (whole, rest) = first.as_chunks::<WORD_BYTES>();
+    for (word, bytes) in line[HEADER_WORDS..].iter_mut().zip(whole) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; WORD_BYTES];
+        last[..rest.len()].copy_from_slice(rest);
+        line[HEADER_WORDS + whole.len()] = u64::from_le_bytes(last);
+    }
+    words.store_words(at, &line)
+}
+
+/// Loads what [`store_first`] stored: the header, and the body's bytes onto the end of `into`.
+#[inline]
+fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
+    let mut line = [0; LINE_WORDS];
+    words.load_words(at, &mut line)?;
+    let mut first = [0; FIRST_BYTES];
+    for (bytes, word) in first.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(&line[HEADER_WORDS..]) {
+        *bytes = word.to_le_bytes();
+    }
+    into.extend_from_slice(&first[..bytes]);
+    Ok(MessageHeader::from_words([line[0], line[1], line[2]]))
+}
 
 /// Stores a header and a body in the lines from `at` on, leaving the first word of the first line
 /// for the arrival word and clearing that of every other.
 fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
-    let first = body.len().min(LINE_PAYLOAD_BYTES - MessageHeader::BYTES);
+    let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+    store_first(words, at + ARRIVAL_BYTES as u64, header, first)?;
     let mut line = [0; LINE_BYTES];
-    line[ARRIVAL_BYTES..ARRIVAL_BYTES + MessageHeader::BYTES].copy_from_slice(header.as_bytes());
-    line[ARRIVAL_BYTES + MessageHeader::BYTES..][..first].copy_from_slice(&body[..first]);
-    words.store(at + ARRIVAL_BYTES as u64, &line[ARRIVAL_BYTES..])?;
-    let mut line_at = at + LINE_BYTES as u64;
-    for part in body[first..].chunks(LINE_PAYLOAD_BYTES) {
-        #[cfg(not(barn_plant = "ring_line_not_cleared"))]
-        line[..ARRIVAL_BYTES].fill(0);
+    for (index, part) in rest.chunks(LINE_PAYLOAD_BYTES).enumerate() {
         #[cfg(barn_plant = "ring_line_not_cleared")]
         {
             let first = ARRIVAL_BYTES.min(part.len());
             line[..first].copy_from_slice(&part[..first]);
         }
         line[ARRIVAL_BYTES..ARRIVAL_BYTES + part.len()].copy_from_slice(part);
-        words.store(line_at, &line)?;
-        line_at += LINE_BYTES as u64;
+        words.store(at + ((index + 1) * LINE_BYTES) as u64, &line)?;
     }
     Ok(())
 }
@@ -68,12 +95,10 @@ fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> R
 /// the end of `into`.
 fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
+    let first = body_bytes.min(FIRST_BYTES);
+    let header = load_first(words, at + ARRIVAL_BYTES as u64, first, into)?;
+    let (mut left, mut line_at) = (body_bytes - first, at + LINE_BYTES as u64);
     let mut line = [0; LINE_PAYLOAD_BYTES];
-    words.load(at + ARRIVAL_BYTES as u64, &mut line)?;
-    let (header, first) = MessageHeader::read_from_prefix(&line).map_err(|_| Corrupt)?;
-    let now = body_bytes.min(first.len());
-    into.extend_from_slice(&first[..now]);
-    let (mut left, mut line_at) = (body_bytes - now, at + LINE_BYTES as u64);
     while left > 0 {
         words.load(line_at + ARRIVAL_BYTES as u64, &mut line)?;
         let now = left.min(LINE_PAYLOAD_BYTES);
@@ -84,24 +109,17 @@ fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
     Ok(header)
 }
 
-/// Stores a header and a body, which the caller has found room for, at `at`.
+/// Stores a header and a body, which the caller has found room for, one after the other at `at`.
 fn store_message(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
-    if MessageHeader::BYTES + body.len() <= SMALL_BYTES {
-        // One copy for the whole line.
-        let mut line = [0; SMALL_BYTES];
-        line[..MessageHeader::BYTES].copy_from_slice(header.as_bytes());
-        line[MessageHeader::BYTES..MessageHeader::BYTES + body.len()].copy_from_slice(body);
-        let bytes = (MessageHeader::BYTES + body.len()).next_multiple_of(WORD_BYTES);
-        return words.store(at, &line[..bytes]);
-    }
-    words.store(at, header.as_bytes())?;
-    let body_at = at + MessageHeader::BYTES as u64;
-    let whole = body.len() / WORD_BYTES * WORD_BYTES;
-    words.store(body_at, &body[..whole])?;
-    if whole < body.len() {
-        let mut last = [0; WORD_BYTES];
-        last[..body.len() - whole].copy_from_slice(&body[whole..]);
-        words.store(body_at + whole as u64, &last)?;
+    let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+    store_first(words, at, header, first)?;
+    let rest_at = at + LINE_PAYLOAD_BYTES as u64;
+    let (whole, last) = rest.split_at(rest.len() / WORD_BYTES * WORD_BYTES);
+    words.store(rest_at, whole)?;
+    if !last.is_empty() {
+        let mut word = [0; WORD_BYTES];
+        word[..last.len()].copy_from_slice(last);
+        words.store(rest_at + whole.len() as u64, &word)?;
     }
     Ok(())
 }
@@ -109,19 +127,14 @@ fn store_message(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) ->
 /// Copies a message of `bytes` bytes out of `at`: the header, and the body onto the end of `into`.
 fn load_message(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
-    if bytes <= SMALL_BYTES {
-        let mut line = [0; SMALL_BYTES];
-        words.load(at, &mut line[..bytes.next_multiple_of(WORD_BYTES)])?;
-        into.extend_from_slice(&line[MessageHeader::BYTES..bytes]);
-        let (header, _) = MessageHeader::read_from_prefix(&line).map_err(|_| Corrupt)?;
-        return Ok(header);
+    let first = body_bytes.min(FIRST_BYTES);
+    let header = load_first(words, at, first, into)?;
+    let rest = body_bytes - first;
+    if rest > 0 {
+        let start = into.len();
+        into.resize(start + rest.next_multiple_of(WORD_BYTES), 0);
+        words.load(at + LINE_PAYLOAD_BYTES as u64, &mut into[start..])?;
+        into.truncate(start + rest);
     }
-    let mut header = [0; HEADER_WORDS * WORD_BYTES];
-    words.load(at, &mut header)?;
-    let start = into.len();
-    let padded = body_bytes.next_multiple_of(WORD_BYTES);
-    into.resize(start + padded, 0);
-    words.load(at + MessageHeader::BYTES as u64, &mut into[start..])?;
-    into.truncate(start + body_bytes);
-    MessageHeader::read_from_bytes(&header).map_err(|_| Corrupt)
+    Ok(header)
 }

@@ -215,6 +215,7 @@ impl RingReader {
             #[cfg(barn_plant = "ring_head_update_early")]
             {
                 self.reported = self.head + cell;
+                // SYNC: Release, as in `report_lazily`; what is wrong here is when.
                 let _ = self.consumed.words.store_word(self.consumed.at, self.reported, Ordering::Release);
             }
             self.place.words.owns_to_read(self.place.base + at, cell as usize);

@@ -108,6 +108,9 @@ pub(crate) trait Port {
     /// says how much there was to do.
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize;
 
+    /// Whether something that a busy loop must not leave waiting comes by events alone.
+    fn needs_events(&self) -> bool;
+
     /// The loop is about to sleep: from now on whoever has something must ring.
     fn before_sleep(&mut self);
 

@@ -195,6 +195,7 @@ impl Node {
 
     /// One look at everything that is busy.
     fn sweep(&mut self, service: &mut dyn Service) -> usize {
-        self.ports.iter_mut().map(|port| port.sweep(&mut self.core, service)).sum()
+        let sent = if self.core.outbox.is_filled() { self.send_outgoing() } else { 0 };
+        sent + self.ports.iter_mut().map(|port| port.sweep(&mut self.core, service)).sum::<usize>()
     }
 }

@@ -154,7 +154,14 @@ impl Region {
             // Advice that is not taken leaves plain pages; what came of it is looked up below.
             let _ = mapping.advise_huge();
         }
-        mapping.populate(true).map_err(no_memory)?;
+        match mapping.populate(true) {
+            // A kernel before 5.14 cannot populate a mapping, but it can reserve a file's pages.
+            Err(Errno::INVAL) => {
+                rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64)
+            }
+            populated => populated,
+        }
+        .map_err(no_memory)?;
         let got = match pages {
             Pages::Transparent if !huge_mapped(mapping.base().as_ptr() as usize) => Pages::Plain,
             other => other,

@@ -290,7 +290,7 @@ impl Words {
     }
 
     /// Copies bytes out. Each aligned word is read whole; the words together may be torn.
-    #[inline]
+    #[inline(always)]
     pub fn load(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let at = self.check(offset, into.len())?;
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
@@ -301,6 +301,33 @@ impl Words {
             return Ok(());
         }
         self.load_by_word(at, into);
+        Ok(())
+    }
+
+    /// Copies whole words out, where they are few.
+    #[inline]
+    pub fn load_words(&self, offset: u64, into: &mut [u64]) -> Result<(), AccessError> {
+        let at = self.check(offset, size_of_val(into))?;
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(AccessError::Misaligned { offset });
+        }
+        for (index, word) in into.iter_mut().enumerate() {
+            *word = self.word(at + index * WORD_BYTES).load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Copies whole words in, where they are few.
+    #[inline]
+    pub fn store_words(&self, offset: u64, from: &[u64]) -> Result<(), AccessError> {
+        let at = self.check_store(offset, size_of_val(from))?;
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(AccessError::Misaligned { offset });
+        }
+        for (index, word) in from.iter().enumerate() {
+            self.note_store(at + index * WORD_BYTES);
+            self.word(at + index * WORD_BYTES).store(*word, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -364,15 +391,16 @@ impl Words {
     pub fn prefetch(&self, offset: u64, bytes: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         if let Ok(at) = self.check(offset, bytes) {
-            // 16 lines: past that the hardware prefetcher has taken over.
-            let lines = (bytes + at % LINE_BYTES).div_ceil(LINE_BYTES).min(16);
-            for line in 0..lines {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                // SAFETY: a prefetch does not fault, wherever it points.
-                unsafe {
-                    _mm_prefetch::<_MM_HINT_T0>(
-                        self.base.as_ptr().cast::<i8>().wrapping_add(at + line * LINE_BYTES),
-                    );
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let base = self.base.as_ptr().cast::<i8>();
+            // SAFETY: a prefetch does not fault, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(at)) };
+            if bytes > LINE_BYTES - at % LINE_BYTES {
+                // 16 lines: past that the hardware prefetcher has taken over.
+                let lines = (bytes + at % LINE_BYTES).div_ceil(LINE_BYTES).min(16);
+                for line in 1..lines {
+                    // SAFETY: as above.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(at + line * LINE_BYTES)) };
                 }
             }
         }

@@ -49,7 +49,7 @@ pub(super) struct ShmClient {
     pub(super) node_page: Words,
     /// Our end: the node rings it when we sleep, and we when it does.
     pub(super) bell: Arc<OwnedFd>,
-    pub(super) open: AtomicBool,
+    pub(super) open: Arc<AtomicBool>,
     /// The last sweep that looked for what has come.
     pub(super) swept: AtomicU64,
     /// Counts the looks that brought something.

@@ -104,7 +104,7 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         outbound,
         node_page,
         bell: Arc::new(bell),
-        open: AtomicBool::new(true),
+        open: Arc::new(AtomicBool::new(true)),
         swept: AtomicU64::new(0),
         brought: AtomicU64::new(0),
         next: Default::default(),

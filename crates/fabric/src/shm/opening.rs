@@ -90,7 +90,7 @@ impl ShmClient {
         if grant + WORD_BYTES as u64 > self.shape.outbound_ring() as u64 {
             return Err(OpenError::Protocol);
         }
-        let place = Place::Mapped { words, grants: self.outbound.clone(), grant };
+        let place = Place::Mapped { words, grants: self.outbound.clone(), grant, open: self.open.clone() };
         Ok(Opened { bytes: opened.bytes.get(), rights, place })
     }
 }

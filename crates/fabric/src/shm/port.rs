@@ -417,6 +417,10 @@ impl Port for ShmPort {
         work
     }
 
+    fn needs_events(&self) -> bool {
+        false
+    }
+
     fn before_sleep(&mut self) {
         say_asleep(self.node_page.words(), 0, true);
     }

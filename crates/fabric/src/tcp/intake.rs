@@ -126,6 +126,18 @@ impl Intake {
         Ok(received)
     }
 
+    /// Takes bytes as if they had come from the socket.
+    #[cfg(fuzzing)]
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        slots: &mut Slots,
+        out: &mut Outbound,
+    ) -> Result<usize, Gone> {
+        self.inbound.put(bytes);
+        self.parse(slots, out, &mut None)
+    }
+
     fn parse(
         &mut self,
         slots: &mut Slots,

@@ -8,6 +8,8 @@
 mod agent;
 mod answer;
 mod client;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod handshake;
 mod intake;
 mod link;

@@ -326,6 +326,10 @@ impl Port for TcpPort {
         work
     }
 
+    fn needs_events(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
     fn before_sleep(&mut self) {
         // From here on epoll tells; a peer that speaks again is hot again.
         self.hot.clear();

@@ -15,6 +15,8 @@ use crate::report::{Better, Row};
 
 /// READs in flight: enough to hide the latency of memory and of the page tables.
 const WINDOW: usize = 64;
+/// Bytes of a batch of READs.
+const BATCH_BYTES: usize = 128 << 10;
 /// How far the bare loop prefetches: what is best for it here.
 const BARE_AHEAD: usize = 16;
 /// From here on a READ is a copy more than a wait: it stands beside a memcpy.
@@ -133,45 +135,20 @@ fn pipelined(
     Ok(())
 }
 
-/// READs at the offsets, over and over.
+/// READs at the offsets, over and over: a batch at a time into a buffer that stays in cache.
 fn run_pipeline(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize) {
-    match bytes {
-        8 => run_small::<8>(region, offsets, window, count),
-        64 => run_small::<64>(region, offsets, window, count),
-        1024 => run_small::<1024>(region, offsets, window, count),
-        _ => run_large(region, offsets, bytes, window, count),
+    let batch = (BATCH_BYTES / bytes).clamp(window, 1024);
+    let mut into = vec![0; batch * bytes];
+    let mut total = 0u64;
+    for start in (0..count).step_by(batch) {
+        let indices = start..count.min(start + batch);
+        let reads = indices.zip(into.chunks_exact_mut(bytes)).map(|(index, into)| {
+            let offset = u64::from(offsets[index & (offsets.len() - 1)]);
+            region.read(offset, into)
+        });
+        Pipeline::new(window).run(reads, |done| done.expect("the node is there"));
+        total = total.wrapping_add(if bytes < COPY_BYTES { sum(&into) } else { u64::from(into[0]) });
     }
-}
-
-fn offset_of(offsets: &[u32], index: usize) -> u64 {
-    u64::from(offsets[index & (offsets.len() - 1)])
-}
-
-/// READs into the operation's own few bytes.
-fn run_small<const BYTES: usize>(region: &RemoteRegion, offsets: &[u32], window: usize, count: usize) {
-    let mut total = 0u64;
-    let reads = (0..count).map(|index| async move {
-        let mut into = [0; BYTES];
-        region.read(offset_of(offsets, index), &mut into).await.expect("the node is there");
-        sum(&into)
-    });
-    Pipeline::new(window).run(reads, |sum| total = total.wrapping_add(sum));
-    black_box(total);
-}
-
-/// READs into buffers that are kept, one for each that is in flight.
-fn run_large(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize) {
-    let buffers = std::cell::RefCell::new(vec![vec![0u8; bytes]; window]);
-    let buffers = &buffers;
-    let mut total = 0u64;
-    let reads = (0..count).map(|index| async move {
-        let mut into = buffers.borrow_mut().pop().expect("a buffer for each in flight");
-        region.read(offset_of(offsets, index), &mut into).await.expect("the node is there");
-        let used = u64::from(into[0]);
-        buffers.borrow_mut().push(into);
-        used
-    });
-    Pipeline::new(window).run(reads, |sum| total = total.wrapping_add(sum));
     black_box(total);
 }
 
