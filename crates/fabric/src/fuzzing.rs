@@ -1,5 +1,6 @@
 //! Doors for the fuzzers; compiled for them alone (`cfg(fuzzing)`), used by `fuzz/src/bin`.
 
+pub use crate::shm::fuzzing::shm_peer;
 pub use crate::tcp::fuzzing::{client_frames, newcomer, node_frames};
 
 use crate::messaging::request_region::{SLOT_BODY_BYTES_MAX, read_slot, write_slot};

@@ -18,6 +18,8 @@
 mod client;
 mod connect;
 mod control;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod lane;
 mod opening;
 mod peer;

@@ -262,6 +262,21 @@ fn is_socket(path: &Path) -> bool {
 
 /// Checks who a newcomer is and what it asks for.
 fn check_hello(core: &Core, socket: &OwnedFd, hello: &[u8]) -> Result<ChannelShape, Refusal> {
+    let shape = check_shape(hello, core.options.ring_bytes_max, core.options.window_max)?;
+    let who = rustix::net::sockopt::socket_peercred(socket).map_err(|_| Refusal::Credentials)?;
+    let ours = rustix::process::geteuid();
+    if who.uid != ours && !who.uid.is_root() {
+        return Err(Refusal::Credentials);
+    }
+    Ok(shape)
+}
+
+/// The channel that a hello asks for, if it is a hello and the channel within bounds.
+pub(super) fn check_shape(
+    hello: &[u8],
+    ring_bytes_max: usize,
+    window_max: usize,
+) -> Result<ChannelShape, Refusal> {
     let hello = ShmHello::read_from_bytes(hello).map_err(|_| Refusal::NotBarn)?;
     if hello.magic != MAGIC {
         return Err(Refusal::NotBarn);
@@ -269,17 +284,12 @@ fn check_hello(core: &Core, socket: &OwnedFd, hello: &[u8]) -> Result<ChannelSha
     if hello.version.get() != VERSION {
         return Err(Refusal::Version);
     }
-    let who = rustix::net::sockopt::socket_peercred(socket).map_err(|_| Refusal::Credentials)?;
-    let ours = rustix::process::geteuid();
-    if who.uid != ours && !who.uid.is_root() {
-        return Err(Refusal::Credentials);
-    }
     let ring_bytes = match hello.ring_bytes.get() as usize {
         0 => RING_BYTES_DEFAULT,
         bytes => bytes,
     };
     let window = hello.window.get() as usize;
-    if ring_bytes > core.options.ring_bytes_max || window > core.options.window_max {
+    if ring_bytes > ring_bytes_max || window > window_max {
         return Err(Refusal::Shape);
     }
     ChannelShape::new(ring_bytes, window).ok_or(Refusal::Shape)
