@@ -239,6 +239,14 @@ impl ShmPort {
         }
     }
 
+    /// A peer went by itself, or died: what it sent before is still in its ring.
+    fn hung_up(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
+        if let Some(peer) = self.peers.get_mut(&number) {
+            let _ = peer.serve(service, &core.outbox, usize::MAX);
+        }
+        self.dismiss(core, service, number);
+    }
+
     fn expel(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
         core.stats.expelled.fetch_add(1, Ordering::Relaxed);
         self.dismiss(core, service, number);
@@ -379,19 +387,16 @@ impl Port for ShmPort {
         if token == LISTENER {
             self.accept(core);
         } else if token == bell_token(number) {
-            if let Some(peer) = self.peers.get(&number) {
-                peer.rung();
+            // A bell that was closed would be announced for ever, and the node could not sleep.
+            if self.peers.get(&number).is_some_and(|peer| !peer.rung()) {
+                self.hung_up(core, service, number);
             }
         } else if self.peers.contains_key(&number) {
             if flags.intersects(EventFlags::IN | EventFlags::OUT) {
                 self.take_packets(core, service, number);
             }
             if flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR) {
-                // What the peer sent before it went is still in its ring.
-                if let Some(peer) = self.peers.get_mut(&number) {
-                    let _ = peer.serve(service, &core.outbox, usize::MAX);
-                }
-                self.dismiss(core, service, number);
+                self.hung_up(core, service, number);
             }
         } else {
             self.greet(core, service, number);
