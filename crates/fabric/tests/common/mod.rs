@@ -6,6 +6,8 @@
 //! standard input.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part")]
 
+pub mod raw;
+
 use barn_fabric::{
     ConnectOptions, Connection, Deferred, Messaging, Node, NodeOptions, NodeStats, PeerId, Region, RegionId,
     RegionOptions, Registry, Reply, Request, Rights, Service,
