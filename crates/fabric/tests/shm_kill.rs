@@ -302,3 +302,33 @@ fn a_dead_nodes_socket_is_taken_over_and_a_live_ones_is_not() {
     let nobody = Connection::connect(&address(&socket), options()).wait();
     assert!(matches!(nobody, Err(ConnectError::NoNode { .. })), "{nobody:?}");
 }
+
+/// One of those that start at once on one path gets it; the others are told, and harm it not.
+#[test]
+fn of_nodes_that_start_at_once_one_gets_the_socket() {
+    const NODES: usize = 4;
+    for round in 0..100 {
+        let dir = Dir::new();
+        let socket = dir.socket();
+        if round % 2 == 0 {
+            // What a killed node leaves.
+            let kind = rustix::net::SocketType::SEQPACKET;
+            let stale = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
+            let at = rustix::net::SocketAddrUnix::new(&socket).expect("an address");
+            rustix::net::bind(&stale, &at).expect("it binds");
+        }
+        let start = std::sync::Barrier::new(NODES);
+        let bind = || {
+            start.wait();
+            let options = NodeOptions { shm: Some(socket.clone()), ..NodeOptions::default() };
+            Node::bind(options, Registry::default())
+        };
+        let nodes: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..NODES).map(|_| scope.spawn(bind)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let live = nodes.iter().filter(|node| node.is_ok()).count();
+        let told = nodes.iter().filter(|node| matches!(node, Err(NodeError::InUse { .. }))).count();
+        assert_eq!((live, told), (1, NODES - 1), "round {round}: {nodes:?}");
+    }
+}
