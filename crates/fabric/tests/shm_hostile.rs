@@ -44,8 +44,12 @@ struct Siege {
 
 impl Siege {
     fn start() -> Self {
+        Self::start_as("role_node")
+    }
+
+    fn start_as(role: &str) -> Self {
         let dir = Dir::new();
-        let node = Process::start_node(&dir.socket());
+        let node = Process::start_node_as(role, &dir.socket());
         let honest = client(&dir.socket(), options());
         let other = client(&dir.socket(), in_slots());
         until("only the honest are connected", || counts(&honest).peers == 2);
@@ -408,6 +412,52 @@ fn a_storm_of_connections_leaves_the_node_serving() {
     siege.end();
 }
 
+/// Descriptors of the node below: a few for itself, and two for each of some clients.
+const DESCRIPTORS_FEW: u64 = 48;
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn role_poor_node() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let few = Rlimit { current: Some(DESCRIPTORS_FEW), maximum: Some(DESCRIPTORS_FEW) };
+    if std::env::var_os(common::SOCKET).is_some() {
+        setrlimit(Resource::Nofile, few).expect("a limit may be lowered");
+    }
+    common::serve();
+}
+
+#[test]
+fn a_node_without_a_descriptor_left_says_so_and_recovers() {
+    let siege = Siege::start_as("role_poor_node");
+    let socket = siege.socket();
+    for _ in 0..3 {
+        let (mut inside, mut handed) = (Vec::new(), Vec::new());
+        // As many as fit, half of them silent; from then on every newcomer is turned away.
+        let refused = loop {
+            assert!(inside.len() < DESCRIPTORS_FEW as usize, "more clients than descriptors");
+            inside.push(dial(&socket));
+            let newcomer = dial(&socket);
+            // Turned away on the doorstep, perhaps before it can say hello.
+            let _ = send(&newcomer, hello().as_bytes(), &[]);
+            let (answer, files) = receive(&newcomer).expect("the node answers");
+            let welcome = ShmWelcome::read_from_bytes(&answer).expect("a welcome");
+            match Refusal::from_bits(welcome.status.get()) {
+                None => assert_eq!(files.len(), 4),
+                Some(refusal) => break refusal,
+            }
+            inside.push(newcomer);
+            // A client that drops its bell is gone.
+            handed.push(files);
+        };
+        assert_eq!(refused, Refusal::NoMemory);
+        siege.serves();
+        drop((inside, handed));
+        until("the attackers are freed", || counts(&siege.honest).peers == 2);
+    }
+    assert!(echo(&client(&socket, options()), b"there is room again"));
+    siege.end();
+}
+
 #[test]
 fn a_flooded_bell_is_silenced() {
     let siege = Siege::start();
@@ -470,7 +520,7 @@ fn scribble(socket: &Path, random: &mut Seeded) -> (u64, u64) {
         let reckless = random.chance(20_000);
         for _ in 0..100 {
             let at = random.below(words) * 8;
-            let awaited = if at < ring_at { at < 128 } else { at % LINE_BYTES as u64 == 0 };
+            let awaited = if at < ring_at { at < 128 } else { at.is_multiple_of(LINE_BYTES as u64) };
             if reckless || !awaited || random.chance(1_000) {
                 raw.inbound.store_word(at, wild(random, number), Ordering::Relaxed).expect("in bounds");
                 mutations += 1;
@@ -491,7 +541,7 @@ fn scribble(socket: &Path, random: &mut Seeded) -> (u64, u64) {
         if random.chance(500_000) {
             for _ in 0..10 {
                 let at = next + 8 * (1 + random.below(cell / 8 - 1));
-                if at % LINE_BYTES as u64 != 0 && at / 8 < words && !random.chance(100_000) {
+                if !at.is_multiple_of(LINE_BYTES as u64) && at / 8 < words && !random.chance(100_000) {
                     // Its payload, and seldom its header.
                     let at = if at < next + 32 && !random.chance(20_000) { at + 32 } else { at };
                     let _ = raw.inbound.store_word(at, wild(random, number), Ordering::Relaxed);

@@ -35,7 +35,8 @@ pub const HOLD: u16 = 2;
 /// Answers with [`Counts`].
 pub const COUNTS: u16 = 3;
 
-const SOCKET: &str = "BARN_TEST_SOCKET";
+/// Tells a process where its node is.
+pub const SOCKET: &str = "BARN_TEST_SOCKET";
 
 /// A directory that goes with its test.
 pub struct Dir(PathBuf);
@@ -150,7 +151,12 @@ impl Process {
 
     /// Starts a node and waits until it answers.
     pub fn start_node(socket: &Path) -> Self {
-        let node = Self::start("role_node", socket);
+        Self::start_node_as("role_node", socket)
+    }
+
+    /// The same, as another hidden test.
+    pub fn start_node_as(role: &str, socket: &Path) -> Self {
+        let node = Self::start(role, socket);
         until("the node answers", || connect(socket).is_some_and(|client| echo(&client, b"there?")));
         node
     }
