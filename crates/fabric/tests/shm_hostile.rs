@@ -5,7 +5,7 @@ mod common;
 
 use barn_fabric::region::{Ordering, map_shared};
 use barn_fabric::seam::{Random, Seeded};
-use barn_fabric::{Connection, Rights};
+use barn_fabric::{ConnectError, Connection, OpenError, Rights};
 use barn_layout::frame::Outcome;
 use barn_layout::handshake::{Refusal, ShmHello, ShmOpened, ShmWelcome};
 use barn_layout::limits::{LINE_BYTES, MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX};
@@ -20,8 +20,8 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Order};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -40,14 +40,34 @@ struct Siege {
     calls: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     caller: Option<std::thread::JoinHandle<()>>,
+    _turn: Turn,
+}
+
+/// Descriptors on their way are counted by user: a node with few must not run beside a test that
+/// leaves many unread.
+static TURNS: RwLock<()> = RwLock::new(());
+
+enum Turn {
+    Together { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+impl Turn {
+    fn together() -> Self {
+        Self::Together { _guard: TURNS.read().unwrap_or_else(|failed| failed.into_inner()) }
+    }
+
+    fn alone() -> Self {
+        Self::Alone { _guard: TURNS.write().unwrap_or_else(|failed| failed.into_inner()) }
+    }
 }
 
 impl Siege {
     fn start() -> Self {
-        Self::start_as("role_node")
+        Self::start_as("role_node", Turn::together())
     }
 
-    fn start_as(role: &str) -> Self {
+    fn start_as(role: &str, turn: Turn) -> Self {
         let dir = Dir::new();
         let node = Process::start_node_as(role, &dir.socket());
         let honest = client(&dir.socket(), options());
@@ -65,7 +85,7 @@ impl Siege {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        Self { dir, node, honest, descriptors, calls, stop, caller: Some(caller) }
+        Self { dir, node, honest, descriptors, calls, stop, caller: Some(caller), _turn: turn }
     }
 
     fn socket(&self) -> std::path::PathBuf {
@@ -422,13 +442,17 @@ fn role_poor_node() {
     let few = Rlimit { current: Some(DESCRIPTORS_FEW), maximum: Some(DESCRIPTORS_FEW) };
     if std::env::var_os(common::SOCKET).is_some() {
         setrlimit(Resource::Nofile, few).expect("a limit may be lowered");
+        // The system holds root to fewer limits, and counts by user: it becomes one of its own. Who
+        // is not root cannot, and need not.
+        let own = rustix::process::Uid::from_raw(100_000 + std::process::id());
+        let _ = rustix::thread::set_thread_uid(own);
     }
     common::serve();
 }
 
 #[test]
 fn a_node_without_a_descriptor_left_says_so_and_recovers() {
-    let siege = Siege::start_as("role_poor_node");
+    let siege = Siege::start_as("role_poor_node", Turn::alone());
     let socket = siege.socket();
     for _ in 0..3 {
         let (mut inside, mut handed) = (Vec::new(), Vec::new());
@@ -455,6 +479,29 @@ fn a_node_without_a_descriptor_left_says_so_and_recovers() {
         until("the attackers are freed", || counts(&siege.honest).peers == 2);
     }
     assert!(echo(&client(&socket, options()), b"there is room again"));
+    siege.end();
+}
+
+/// Descriptors that were sent and not read count against the node's user.
+#[test]
+fn descriptors_that_nobody_reads_cost_others_no_connection() {
+    let siege = Siege::start_as("role_poor_node", Turn::alone());
+    let greedy: Vec<Raw> = (0..4).map(|_| Raw::join(&siege.socket())).collect();
+    for raw in &greedy {
+        while raw.ask(1, READABLE.0, Rights::READ.to_bits()).is_ok() {}
+    }
+    for _ in 0..10 {
+        // Refused or not, it is still connected.
+        let opened = siege.honest.open(READABLE, Rights::READ).wait();
+        assert!(!matches!(opened, Err(OpenError::PeerGone)), "an honest client was sent away");
+        siege.serves();
+        let newcomer = Connection::connect(&common::address(&siege.socket()), options()).wait();
+        match newcomer {
+            Ok(_) | Err(ConnectError::Refused { refusal: Refusal::NoMemory, .. }) => {}
+            Err(other) => panic!("a newcomer was not told: {other}"),
+        }
+    }
+    drop(greedy);
     siege.end();
 }
 

@@ -211,7 +211,10 @@ impl ShmPort {
         descriptors.push(client_bell.as_fd());
         let welcome = welcome(core, 0, Some(shape), id);
         // A client that is already gone is noticed by its socket's hang-up.
-        let _ = control::send(socket.as_fd(), welcome.as_bytes(), &descriptors);
+        if control::send(socket.as_fd(), welcome.as_bytes(), &descriptors) == Err(Errno::TOOMANYREFS) {
+            core.dismiss(id);
+            return Err((socket, Refusal::NoMemory));
+        }
         let peer = ShmPeer::new(id, socket, shape, (&inbound, &outbound), bell);
         self.peers.insert(number, peer);
         self.numbers.insert(id, number);
@@ -359,9 +362,18 @@ fn welcome(core: &Core, status: u16, shape: Option<ChannelShape>, peer: PeerId) 
 /// Sends the answer that waits for room in the client's socket, if one does. While it waits,
 /// the socket is watched for room instead of for packets.
 fn send_unsent(core: &Core, peer: &mut ShmPeer, port: u8, number: u64) -> Result<(), Errno> {
-    let Some((answer, file)) = &peer.unsent else { return Ok(()) };
+    let Some((answer, file)) = &mut peer.unsent else { return Ok(()) };
     let files: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
-    let sent = control::send(peer.socket.as_fd(), answer.as_bytes(), &files);
+    let mut sent = control::send(peer.socket.as_fd(), answer.as_bytes(), &files);
+    if sent == Err(Errno::TOOMANYREFS) {
+        // Descriptors that other peers have not read are as many as this user may have on their
+        // way: this peer cannot have its own now, and is told.
+        let slot = answer.slot.get();
+        let refused = refused(answer.id.get(), Outcome::NoSuchRegion);
+        (*answer, *file) = (refused, None);
+        peer.close(slot);
+        sent = control::send(peer.socket.as_fd(), refused.as_bytes(), &[]);
+    }
     let watched = match sent {
         Ok(()) => {
             peer.unsent = None;
@@ -380,6 +392,18 @@ fn send_unsent(core: &Core, peer: &mut ShmPeer, port: u8, number: u64) -> Result
     sent
 }
 
+/// An answer without a region.
+fn refused(id: u64, outcome: Outcome) -> ShmOpened {
+    ShmOpened {
+        id: id.into(),
+        bytes: 0.into(),
+        slot: 0.into(),
+        rights: 0.into(),
+        outcome: (outcome as u32).into(),
+        reserved: 0.into(),
+    }
+}
+
 /// Opens a region for a peer: the answer, and the descriptor beside it.
 fn answer_open(
     core: &Core,
@@ -388,14 +412,7 @@ fn answer_open(
     rights: Rights,
 ) -> (ShmOpened, Option<OwnedFd>) {
     let region = RegionId(open.region.get());
-    let mut answer = ShmOpened {
-        id: open.id,
-        bytes: 0.into(),
-        slot: 0.into(),
-        rights: 0.into(),
-        outcome: (Outcome::Done as u32).into(),
-        reserved: 0.into(),
-    };
+    let mut answer = refused(open.id.get(), Outcome::Done);
     let mut file = None;
     let opened = match peer.open(&core.registry, region, rights) {
         Ok((slot, grant)) => match grant.region.descriptor(grant.rights) {

@@ -47,6 +47,9 @@ impl Dir {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("barn-shm-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a directory for sockets");
+        // A node that runs as somebody else binds here, too.
+        let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&path, everyone).expect("its owner may say who uses it");
         Self(path)
     }
 
