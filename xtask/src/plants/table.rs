@@ -160,7 +160,10 @@ mod tests {
 
     #[test]
     fn a_gate_shows_the_command_to_type() {
-        assert_eq!(unit("barn-cli", "doctor").to_string(), "cargo test -p barn-cli --lib doctor");
+        assert_eq!(
+            unit("barn-cli", "doctor").to_string(),
+            "cargo test -p barn-cli --profile plants --lib doctor"
+        );
         assert_eq!(
             loom("loom_ring").to_string(),
             "RUSTFLAGS=\"--cfg loom\" cargo test -p barn-fabric --profile plants --lib loom_ring"
