@@ -97,7 +97,7 @@ fn a_stopped_node_costs_a_deadline_and_no_more() {
     let hasty = client.with_deadline(Duration::from_millis(100));
     let region = hasty.open(RegionId(1), Rights::READ).wait().unwrap();
     for _ in 0..2 {
-        node.signal(Signal::STOP);
+        node.stop();
         assert_eq!(hasty.call(1, b"?", &mut Vec::new()).wait(), Err(CallError::Deadline));
         let long = vec![1; 3 << 20];
         assert_eq!(hasty.call(1, &long, &mut Vec::new()).wait(), Err(CallError::Deadline));
@@ -125,7 +125,7 @@ fn a_stopped_node_costs_a_deadline_and_no_more() {
 fn connecting_to_a_node_that_takes_nobody_in_ends() {
     let path = socket_path("backlog");
     let node = Process::node("node", &path);
-    node.signal(Signal::STOP);
+    node.stop();
     // Until the listening socket holds as many as it may.
     let mut queued = Vec::new();
     while queued.len() < 20_000 {

@@ -43,6 +43,17 @@ impl Process {
         rustix::process::kill_process(pid, signal).expect("it is there");
     }
 
+    /// SIGSTOP, and waits until all of it has stopped: the signal alone returns before.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        until("the process to stop", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").flatten();
+            let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+            // The state stands behind the name, which is in brackets.
+            stats.all(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
+        });
+    }
+
     /// SIGKILL, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it is there");
