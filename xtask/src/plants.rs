@@ -148,10 +148,8 @@ fn job(gate: &Gate, plant: Option<&str>, build_only: bool) -> Result<Job, String
     // Loom's flags differ, and with them every dependency.
     let target = root().join("target/plants").join(if gate.loom { "loom" } else { "plain" });
     let target_text = target.to_string_lossy().into_owned();
-    let mut args = vec!["test", "--package", gate.package, "--target-dir", &target_text];
-    if gate.loom {
-        args.push("--release");
-    }
+    let mut args = vec!["test", "--package", gate.package, "--profile", "plants"];
+    args.extend(["--target-dir", &target_text]);
     args.extend(gate.select);
     if build_only {
         args.push("--no-run");

@@ -1,526 +1,639 @@
-//! Hostile shm clients: every attack through the socket and the mapped memory gets a clear error
-//! or ends the attacker's connection, and nobody else notices.
+//! Clients that attack: each ends in a clear error or is sent away, what it had is freed, and
+//! the node serves the others.
 
-mod shm_support;
+mod common;
 
-use barn_fabric::messaging::ring::Full;
-use barn_fabric::region::map_shared;
+use barn_fabric::region::{Ordering, map_shared};
 use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{Connection, Rights};
-use barn_layout::handshake::{Refusal, ShmWelcome};
-use barn_layout::limits::{MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX};
-use barn_layout::message::{ARRIVAL_BYTES, Arrival, Kind, MessageHeader};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use barn_layout::frame::Outcome;
+use barn_layout::handshake::{Refusal, ShmHello, ShmOpened, ShmWelcome};
+use barn_layout::limits::{LINE_BYTES, MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX};
+use barn_layout::message::{Arrival, Kind, MessageHeader, cell_bytes};
+use common::raw::{DESCRIPTORS_MAX, Raw, dial, hello, is_gone, piece, receive, send, until_gone, whole};
+use common::{
+    Dir, ECHO, HOLD, Process, READABLE, REGION_BYTES, WRITABLE, client, counts, echo, in_slots, options,
+    until,
+};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
-use shm_support::*;
+use rustix::net::{SendFlags, Shutdown};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Order};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
-const RING: u32 = 4 << 10;
+#[test]
+#[ignore = "a process of the other tests"]
+fn role_node() {
+    common::serve();
+}
 
-/// An honest client that calls all the while on a thread of its own.
-struct Bystander {
-    stop: Arc<AtomicBool>,
+/// A node under attack, with an honest client that calls all the time.
+struct Siege {
+    dir: Dir,
+    node: Process,
+    honest: Connection,
+    descriptors: usize,
     calls: Arc<AtomicU64>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    caller: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Bystander {
-    fn of(node: &TestNode) -> Self {
-        let (stop, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (client, stopped, called) = (node.client(), stop.clone(), calls.clone());
-        let thread = std::thread::spawn(move || {
-            let region = client.open(barn_fabric::RegionId(2), Rights::ALL).wait().unwrap();
-            let mut round = 0u64;
-            while !stopped.load(Ordering::Relaxed) {
-                echo(&client, &round.to_le_bytes());
-                if round.is_multiple_of(64) {
-                    echo(&client, &vec![round as u8; 20_000]);
-                    assert_eq!(region.fetch_add(8, 1).wait(), Ok(round / 64));
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-                round += 1;
-                called.store(round, Ordering::Relaxed);
+impl Siege {
+    fn start() -> Self {
+        Self::start_as("role_node")
+    }
+
+    fn start_as(role: &str) -> Self {
+        let dir = Dir::new();
+        let node = Process::start_node_as(role, &dir.socket());
+        let honest = client(&dir.socket(), options());
+        let other = client(&dir.socket(), in_slots());
+        until("only the honest are connected", || counts(&honest).peers == 2);
+        let descriptors = node.descriptors();
+        let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, told) = (calls.clone(), stop.clone());
+        let caller = std::thread::spawn(move || {
+            let mut random = Seeded::new(2);
+            while !told.load(Order::Relaxed) {
+                let body = vec![random.next() as u8; random.below(1500) as usize];
+                assert!(echo(&other, &body), "an honest client was disturbed");
+                counted.fetch_add(1, Order::Relaxed);
+                std::thread::sleep(Duration::from_micros(200));
             }
         });
-        Self { stop, calls, thread: Some(thread) }
+        Self { dir, node, honest, descriptors, calls, stop, caller: Some(caller) }
     }
 
-    /// Waits until it has been served some more.
-    fn is_served(&self) {
-        let before = self.calls.load(Ordering::Relaxed);
-        until("the bystander's calls", || {
-            self.calls.load(Ordering::Relaxed) > before + 100
-                || self.thread.as_ref().is_some_and(std::thread::JoinHandle::is_finished)
-        });
+    fn socket(&self) -> std::path::PathBuf {
+        self.dir.socket()
+    }
+
+    /// The others are served, as ever.
+    fn serves(&self) {
+        let goal = self.calls.load(Order::Relaxed) + 3;
+        until("the honest are served", || self.calls.load(Order::Relaxed) >= goal);
+        assert!(echo(&self.honest, &[5; 3000]), "an honest client was disturbed");
+    }
+
+    /// The attackers are gone, and nothing of theirs is left.
+    fn end(mut self) {
+        self.serves();
+        self.honest.open(READABLE, Rights::READ).wait().expect("an honest client opens a region");
+        until("the attackers are freed", || counts(&self.honest).peers == 2);
+        until("their descriptors are freed", || self.node.descriptors() == self.descriptors);
+        self.stop.store(true, Order::Relaxed);
+        self.caller.take().expect("not yet ended").join().expect("the honest were never disturbed");
     }
 }
 
-impl Drop for Bystander {
+impl Drop for Siege {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.thread.take().map(std::thread::JoinHandle::join);
-        if !std::thread::panicking() {
-            ended.expect("started").expect("the bystander was served all the time");
-        }
+        self.stop.store(true, Order::Relaxed);
     }
 }
 
-/// A word that is more likely than chance to be taken for something.
-fn forged_word(random: &mut Seeded, raw: &Raw) -> u64 {
-    let ring = raw.shape.ring_bytes as u64;
-    match random.below(9) {
-        0 => random.next(),
-        1 => Arrival { bytes: random.next() as u32, number: 1 + random.below(40) as u32 }.to_bits(),
-        2 => Arrival { bytes: Arrival::WRAP, number: 1 + random.below(40) as u32 }.to_bits(),
-        3 => Arrival { bytes: 24 + random.below(1200) as u32, number: 1 + random.below(40) as u32 }.to_bits(),
-        4 => random.below(4),
-        5 => random.below(2 * ring) & !7,
-        6 => u64::MAX - random.below(64),
-        7 => (random.below(MESSAGE_BYTES_MAX as u64 + 2) << 32) | random.below(1 << 20),
-        // Method, kind and status of a header.
-        _ => random.below(4) | random.below(6) << 16 | random.below(5) << 24,
-    }
+/// What a node says to a first packet; `None` if it only hangs up.
+fn refusal(socket: &Path, packet: &[u8]) -> Option<Refusal> {
+    let socket = dial(socket);
+    send(&socket, packet, &[]).expect("the node listens");
+    let (answer, files) = receive(&socket)?;
+    assert!(files.is_empty(), "a refused client was handed descriptors");
+    let welcome = ShmWelcome::read_from_bytes(&answer).expect("a welcome");
+    until_gone("was refused", &socket);
+    Some(Refusal::from_bits(welcome.status.get()).expect("a refusal"))
 }
 
 #[test]
-fn scribbling_over_its_own_memory_harms_only_the_scribbler() {
-    let node = TestNode::start("scribble");
-    let bystander = Bystander::of(&node);
-    let (mut random, mut mutations) = (Seeded::new(2024), 0u64);
-    let mut round = 0u64;
-    while mutations < 1_100_000 {
-        let window = [0, 4, 16][round as usize % 3];
-        let raw = Raw::connect(&node.path, RING, window);
-        let mut writer = raw.writer();
-        let words = raw.inbound.bytes() as u64 / 8;
-        for _ in 0..1 + random.below(8) {
-            for id in 0..random.below(4) {
-                let body = vec![7; random.below(600) as usize];
-                let kind = [Kind::Request, Kind::OneWay][id as usize % 2];
-                let _ = writer.push(&header(kind, id, 1, body.len() as u32, 0), &body);
+fn first_packets_that_are_no_hello_are_refused() {
+    let siege = Siege::start();
+    let socket = siege.socket();
+    let good = hello();
+    for bytes in (1..=64).filter(|bytes| *bytes != ShmHello::BYTES) {
+        let mut packet = good.as_bytes().to_vec();
+        packet.resize(bytes, 0);
+        assert_eq!(refusal(&socket, &packet), Some(Refusal::NotBarn), "{bytes} bytes");
+    }
+    // Nothing at all, and more than any packet has: no answer is owed.
+    assert_eq!(refusal(&socket, &[]), None);
+    assert_eq!(refusal(&socket, &[1; 65]), None);
+    assert_eq!(refusal(&socket, &[1; 60_000]), None);
+    for at in 0..8 {
+        let mut forged = good;
+        forged.magic[at] ^= 0x20;
+        assert_eq!(refusal(&socket, forged.as_bytes()), Some(Refusal::NotBarn));
+    }
+    for version in [0, 2, u16::MAX] {
+        let forged = ShmHello { version: version.into(), ..good };
+        assert_eq!(refusal(&socket, forged.as_bytes()), Some(Refusal::Version));
+    }
+    for ring_bytes in [1, 64, 2048, 4095, 4097, 12 << 10, 32 << 20, 1 << 31, u32::MAX] {
+        let forged = ShmHello { ring_bytes: ring_bytes.into(), ..good };
+        assert_eq!(refusal(&socket, forged.as_bytes()), Some(Refusal::Shape), "{ring_bytes}");
+    }
+    for window in [1025, 1 << 20, u32::MAX] {
+        let forged = ShmHello { window: window.into(), ..good };
+        assert_eq!(refusal(&socket, forged.as_bytes()), Some(Refusal::Shape), "{window}");
+    }
+    siege.end();
+}
+
+/// A hostile deed, in words, and the deed.
+type Deed = (&'static str, fn(&mut Raw));
+
+/// Every one of these is garbage for certain: whoever does it is expelled.
+const DEEDS: &[Deed] = &[
+    ("sends less than a header", |raw| raw.arrive(raw.shape.inbound_ring(), 5, 1)),
+    ("sends nothing", |raw| raw.arrive(raw.shape.inbound_ring(), 0, 1)),
+    ("sends more than a piece", |raw| raw.arrive(raw.shape.inbound_ring(), 1024, 1)),
+    ("claims a huge length", |raw| raw.arrive(raw.shape.inbound_ring(), u32::MAX - 1, 1)),
+    ("wraps at the start", |raw| raw.arrive(raw.shape.inbound_ring(), Arrival::WRAP, 1)),
+    ("wraps twice", |raw| {
+        raw.push(whole(1, Kind::OneWay, 0, 0), &[]);
+        raw.inbound
+            .store_word(
+                raw.shape.inbound_ring() as u64,
+                Arrival { bytes: Arrival::WRAP, number: 3 }.to_bits(),
+                Ordering::Relaxed,
+            )
+            .expect("in bounds");
+        raw.arrive(raw.shape.inbound_ring() + LINE_BYTES, Arrival::WRAP, 2);
+    }),
+    ("leaves a number out", |raw| raw.arrive(raw.shape.inbound_ring(), 24, 2)),
+    ("is far ahead", |raw| raw.arrive(raw.shape.inbound_ring(), 24, 1 << 30)),
+    ("crosses the end of the ring", |raw| {
+        let lines = raw.shape.ring_bytes / LINE_BYTES;
+        for id in 1..lines {
+            until("there is room", || raw.push(whole(id as u64, Kind::OneWay, 0, 0), &[]));
+        }
+        raw.arrive(raw.shape.inbound_ring() + raw.shape.ring_bytes - LINE_BYTES, 100, lines as u32);
+    }),
+    ("sends kind 0", |raw| forge(raw, |header| header.kind = 0)),
+    ("sends a reply", |raw| forge(raw, |header| header.kind = Kind::Reply as u8)),
+    ("sends kind 99", |raw| forge(raw, |header| header.kind = 99)),
+    ("abandons what it never began", |raw| forge(raw, |header| header.kind = Kind::Abandoned as u8)),
+    ("claims more than the longest message", |raw| {
+        forge(raw, |header| header.total_bytes = (MESSAGE_BYTES_MAX as u32 + 1).into())
+    }),
+    ("claims the largest number", |raw| forge(raw, |header| header.total_bytes = u32::MAX.into())),
+    ("sends more than the whole", |raw| forge(raw, |header| header.total_bytes = 3.into())),
+    ("begins in the middle", |raw| {
+        forge(raw, |header| *header = piece(9, 100, 8));
+    }),
+    ("begins past the end", |raw| {
+        forge(raw, |header| *header = piece(9, 100, u32::MAX));
+    }),
+    ("sends an empty piece", |raw| {
+        raw.push(piece(9, 100, 0), &[]);
+    }),
+    ("leaves a piece out", |raw| {
+        raw.push(piece(9, 100, 0), &[0; 8]);
+        raw.push(piece(9, 100, 16), &[0; 8]);
+    }),
+    ("sends a piece twice", |raw| {
+        raw.push(piece(9, 100, 0), &[0; 8]);
+        raw.push(piece(9, 100, 0), &[0; 8]);
+    }),
+    ("shortens what it began", |raw| {
+        raw.push(piece(9, 100, 0), &[0; 32]);
+        raw.push(piece(9, 20, 32), &[0; 8]);
+    }),
+    ("begins 65 messages", |raw| {
+        for id in 0..65 {
+            until("there is room", || raw.push(piece(id, 1000, 0), &[0; 8]) || is_gone(&raw.socket));
+        }
+    }),
+    ("puts a short request into a slot", |raw| raw.arrive(raw.shape.request_slot(0), 5, 1)),
+    ("puts a long request into a slot", |raw| raw.arrive(raw.shape.request_slot(0), 1017, 1)),
+    ("wraps in a slot", |raw| raw.arrive(raw.shape.request_slot(0), Arrival::WRAP, 1)),
+    ("skips a lap of a slot", |raw| raw.arrive(raw.shape.request_slot(0), 24, 7)),
+    ("puts a message into a slot", |raw| {
+        raw.head(raw.shape.request_slot(0), &whole(1, Kind::OneWay, 0, 0));
+        raw.arrive(raw.shape.request_slot(0), 24, 1);
+    }),
+    ("uses a slot before its answer", |raw| {
+        for lap in 1..=2 {
+            for slot in 0..raw.shape.window {
+                let at = raw.shape.request_slot(slot);
+                raw.head(at, &whole(slot as u64, Kind::Request, HOLD, 0));
+                raw.arrive(at, 24, lap);
             }
-            for _ in 0..random.below(400) {
-                // Often where the node looks: the control words, the lines' first words, the slots.
-                let at = match random.below(4) {
-                    0 => random.below(16) * 8,
-                    1 => 4096 + random.below(u64::from(RING) / 64) * 64,
-                    2 if window > 0 => 4096 + u64::from(RING) + random.below(u64::from(window)) * 1024,
-                    _ => random.below(words) * 8,
-                };
-                raw.inbound.store_word(at, forged_word(&mut random, &raw), Ordering::Relaxed).unwrap();
-                mutations += 1;
-            }
-            raw.ring();
+            // The first lap must have been taken, or the second would only replace it.
+            std::thread::sleep(Duration::from_millis(20));
         }
-        round += 1;
-    }
-    bystander.is_served();
-    drop(bystander);
-    assert!(node.expelled() > 100, "hardly any of {round} scribblers was found out: {}", node.expelled());
-    until("the scribblers to be freed", || node.peers() == 0);
-    println!("{mutations} mutations by {round} clients, {} sent away", node.expelled());
-}
+    }),
+    ("sends half a control packet", |raw| send(&raw.socket, &[0; 8], &[]).expect("sent")),
+    ("sends a control packet too long", |raw| send(&raw.socket, &[0; 17], &[]).expect("sent")),
+    ("sends a huge control packet", |raw| send(&raw.socket, &[0; 4096], &[]).expect("sent")),
+    ("sends an empty control packet", |raw| send(&raw.socket, &[], &[]).expect("sent")),
+    ("attaches many descriptors", |raw| {
+        let files = vec![raw.files[0].as_fd(); DESCRIPTORS_MAX];
+        send(&raw.socket, &[0; 16], &files).expect("sent");
+    }),
+    ("closes its bell", |raw| raw.bell = None),
+    ("half-closes its bell", |raw| {
+        let bell = raw.bell.as_ref().expect("a bell");
+        rustix::net::shutdown(bell, Shutdown::Write).expect("shut");
+    }),
+    ("half-closes its socket", |raw| rustix::net::shutdown(&raw.socket, Shutdown::Write).expect("shut")),
+];
 
-/// Writes one message whose every field is given, with its arrival word.
-fn forge(raw: &Raw, at: u64, arrival: Arrival, header: &MessageHeader) {
-    let base = raw.shape.inbound_ring() as u64 + at;
-    raw.inbound.store(base + ARRIVAL_BYTES as u64, header.as_bytes()).unwrap();
-    raw.inbound.store_word(base, arrival.to_bits(), Ordering::Release).unwrap();
-}
-
-#[test]
-fn forged_messages_end_the_connection() {
-    let node = TestNode::start("forged");
-    let bystander = Bystander::of(&node);
-    let fine = header(Kind::Request, 1, 1, 8, 0);
-    let first = |bytes| Arrival { bytes, number: 1 };
-    let with = |change: fn(&mut MessageHeader)| {
-        let mut header = fine;
-        change(&mut header);
-        header
-    };
-    let forgeries: Vec<(&str, Arrival, MessageHeader)> = vec![
-        ("no room for a header", first(23), fine),
-        ("no bytes", first(0), fine),
-        ("longer than a piece", first(2_000), fine),
-        ("longer than the ring", first(1 << 30), fine),
-        ("the longest that can be said", first(u32::MAX - 1), fine),
-        ("a wrap at the start", first(Arrival::WRAP), fine),
-        ("another number", Arrival { bytes: 32, number: 2 }, fine),
-        ("a number far ahead", Arrival { bytes: 32, number: 1 << 30 }, fine),
-        ("no kind", first(32), with(|header| header.kind = 0)),
-        ("an unknown kind", first(32), with(|header| header.kind = 77)),
-        ("a reply", first(32), with(|header| header.kind = Kind::Reply as u8)),
-        ("nothing to abandon", first(32), with(|header| header.kind = Kind::Abandoned as u8)),
-        ("a total below the piece", first(32), with(|header| header.total_bytes = 4.into())),
-        ("too large a total", first(32), with(|header| header.total_bytes = u32::MAX.into())),
-        ("an offset past the total", first(32), with(|header| header.piece_offset = 4.into())),
-        ("an offset that wraps", first(32), with(|header| header.piece_offset = u32::MAX.into())),
-        (
-            "a second piece first",
-            first(32),
-            with(|header| {
-                header.total_bytes = 100.into();
-                header.piece_offset = 50.into();
-            }),
-        ),
-        ("an empty piece", first(24), with(|header| header.total_bytes = 100.into())),
-    ];
-    for (what, arrival, header) in &forgeries {
-        let (raw, before) = (Raw::connect(&node.path, RING, 0), node.expelled());
-        forge(&raw, 0, *arrival, header);
-        raw.until_sent_away();
-        assert!(node.expelled() > before, "{what}: the client was not sent away");
-    }
-    bystander.is_served();
+/// Sends a message of 8 bytes with a forged header.
+fn forge(raw: &mut Raw, forge: fn(&mut MessageHeader)) {
+    let mut header = whole(1, Kind::OneWay, 0, 8);
+    forge(&mut header);
+    raw.push(header, &[0; 8]);
 }
 
 #[test]
-fn forged_slots_end_the_connection() {
-    let node = TestNode::start("slots");
-    let bystander = Bystander::of(&node);
-    let slot_of = |raw: &Raw| raw.shape.request_slot(0) as u64;
-    let forgeries: [(&str, u64, u8); 6] = [
-        ("no room for a header", Arrival { bytes: 8, number: 1 }.to_bits(), Kind::Request as u8),
-        ("longer than a slot", Arrival { bytes: 1_017, number: 1 }.to_bits(), Kind::Request as u8),
-        ("a lap out of turn", Arrival { bytes: 32, number: 3 }.to_bits(), Kind::Request as u8),
-        ("a message that is no request", Arrival { bytes: 32, number: 1 }.to_bits(), Kind::OneWay as u8),
-        ("no kind", Arrival { bytes: 32, number: 1 }.to_bits(), 0),
-        ("an unknown kind", Arrival { bytes: 32, number: 1 }.to_bits(), 200),
-    ];
-    for (what, arrival, kind) in forgeries {
-        let (raw, before) = (Raw::connect(&node.path, RING, 4), node.expelled());
-        let mut header = header(Kind::Request, 1, 1, 8, 0);
-        header.kind = kind;
-        raw.inbound.store(slot_of(&raw) + 8, header.as_bytes()).unwrap();
-        raw.inbound.store_word(slot_of(&raw), arrival, Ordering::Release).unwrap();
-        raw.until_sent_away();
-        assert!(node.expelled() > before, "{what}: the client was not sent away");
+fn forged_messages_and_packets_expel_their_sender() {
+    let siege = Siege::start();
+    for (what, deed) in DEEDS {
+        let mut raw = Raw::join(&siege.socket());
+        deed(&mut raw);
+        until_gone(what, &raw.socket);
+        siege.serves();
     }
-    // A slot used again before its request was answered (method 2 never is).
-    let (raw, before) = (Raw::connect(&node.path, RING, 1), node.expelled());
-    for lap in 1..=2u32 {
-        raw.inbound.store(slot_of(&raw) + 8, header(Kind::Request, 1, 2, 0, 0).as_bytes()).unwrap();
-        let arrival = Arrival { bytes: 24, number: lap }.to_bits();
-        raw.inbound.store_word(slot_of(&raw), arrival, Ordering::Release).unwrap();
-        raw.ring();
-        if lap == 1 {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-    raw.until_sent_away();
-    assert!(node.expelled() > before);
-    bystander.is_served();
+    siege.end();
 }
 
+/// What is wrong but harms only its sender is let be: it waits for itself.
 #[test]
-fn halves_of_messages_are_bounded_and_freed() {
-    let node = TestNode::start("halves");
-    let bystander = Bystander::of(&node);
-    // Half a message and then silence: nothing happens, and it is freed with the client.
-    let silent = Raw::connect(&node.path, RING, 0);
-    silent.writer().push(&header(Kind::Request, 1, 1, MESSAGE_BYTES_MAX as u32, 0), &[1; 500]).unwrap();
-    silent.ring();
-    // Too many of them: the client is sent away.
-    let many = Raw::connect(&node.path, 64 << 10, 0);
-    let (mut writer, before) = (many.writer(), node.expelled());
-    for id in 0..65 {
-        let _ = writer.push(&header(Kind::OneWay, id, 0, 1 << 20, 0), &[1; 100]);
-    }
-    many.until_sent_away();
-    assert_eq!(node.expelled(), before + 1);
-    bystander.is_served();
-    assert_eq!(node.peers(), 2, "silence alone sends nobody away");
-    drop(silent);
-    until("the silent client to be freed", || node.peers() == 1);
-}
-
-#[test]
-fn a_lying_reader_hurts_only_itself() {
-    let node = TestNode::start("lying");
-    let bystander = Bystander::of(&node);
-    for lie in [0, 1, 8, 63, 1 << 20, 1 << 40, u64::MAX, u64::MAX - 4095] {
-        let raw = Raw::connect(&node.path, RING, 0);
-        let mut writer = raw.writer();
-        let since = Instant::now();
-        let mut sent = 0u64;
-        while sent < 2_000 && since.elapsed() < Duration::from_millis(60) {
-            raw.inbound.store_word(0, lie, Ordering::Relaxed).unwrap();
-            match writer.push(&header(Kind::Request, sent, 1, 64, 0), &[3; 64]) {
-                Ok(()) => sent += 1,
-                Err(Full) => raw.ring(),
+fn lying_counters_hold_up_only_the_liar() {
+    let siege = Siege::start();
+    for lie in [u64::MAX, 1, 63, 64, 4096, 1 << 40] {
+        let mut raw = Raw::join(&siege.socket());
+        raw.inbound.store_word(0, lie, Ordering::Relaxed).expect("in bounds");
+        raw.inbound.store_word(64, u64::MAX, Ordering::Relaxed).expect("in bounds");
+        // Far more answers than the ring holds: none is ever consumed for real.
+        for id in 0..500 {
+            raw.push(whole(id, Kind::Request, ECHO, 800), &[1; 800]);
+            if id % 50 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
+        siege.serves();
     }
-    bystander.is_served();
+    // An old number where the next is awaited is no message.
+    let raw = Raw::join(&siege.socket());
+    raw.arrive(raw.shape.inbound_ring(), 24, u32::MAX);
+    siege.serves();
+    assert!(!is_gone(&raw.socket));
+    drop(raw);
+    siege.end();
 }
 
-/// Empty requests whose empty answers nobody takes: the node must not collect them for ever.
 #[test]
-fn answers_that_nobody_takes_are_bounded() {
-    let node = TestNode::start("untaken");
-    let bystander = Bystander::of(&node);
-    let raw = Raw::connect(&node.path, 64 << 10, 0);
-    let mut writer = raw.writer();
-    let (mut sent, mut last) = (0u64, Instant::now());
-    // Either the node takes no more of them, or it sends the client away; not millions of them.
-    while last.elapsed() < Duration::from_millis(500) {
-        match writer.push(&header(Kind::Request, sent, 1, 0, 0), &[]) {
-            Ok(()) => (sent, last) = (sent + 1, Instant::now()),
-            Err(Full) => raw.ring(),
+fn descriptors_on_packets_are_thrown_away() {
+    let siege = Siege::start();
+    let file = std::fs::File::open("/dev/null").expect("a file");
+    for count in [1, 4, DESCRIPTORS_MAX] {
+        let files: Vec<BorrowedFd<'_>> = vec![file.as_fd(); count];
+        let newcomer = dial(&siege.socket());
+        send(&newcomer, hello().as_bytes(), &files).expect("sent");
+        // With no more than a packet may carry it is a hello like any other.
+        assert_eq!(receive(&newcomer).is_some(), count <= 4, "{count}");
+        let raw = Raw::join(&siege.socket());
+        for id in 1..=100 {
+            let open = barn_layout::handshake::ShmOpen {
+                id: id.into(),
+                region: READABLE.0.into(),
+                rights: Rights::READ.to_bits().into(),
+            };
+            if send(&raw.socket, open.as_bytes(), &files).is_err() {
+                break;
+            }
         }
-        assert!(sent < 100_000, "the node took {sent} requests and holds their answers");
+        siege.serves();
     }
-    println!("{sent} requests taken, then no more");
-    bystander.is_served();
-}
-
-#[test]
-fn wrong_hellos_are_refused_in_words() {
-    let node = TestNode::start("hello");
-    let bystander = Bystander::of(&node);
-    let answer = |packet: &[u8]| {
-        let socket = raw_socket(&node.path).unwrap();
-        send_packet(&socket, packet, &[]).unwrap();
-        let (bytes, files) = receive_packet(&socket)?;
-        assert!(files.is_empty(), "a refusal came with descriptors");
-        let welcome = ShmWelcome::read_from_bytes(&bytes).expect("a welcome");
-        Refusal::from_bits(welcome.status.get())
-    };
-    for bytes in [1, 8, 16, 23, 25, 40, 63, 64] {
-        assert_eq!(answer(&vec![0x42; bytes]), Some(Refusal::NotBarn), "{bytes} bytes");
-    }
-    // Longer than any packet: not even looked at.
-    for bytes in [65, 1_000, 60_000] {
-        assert_eq!(answer(&vec![0x42; bytes]), None, "{bytes} bytes");
-    }
-    let mut wrong = hello(RING, 0);
-    wrong.magic[0] ^= 1;
-    assert_eq!(answer(wrong.as_bytes()), Some(Refusal::NotBarn));
-    for version in [0u16, 2, u16::MAX] {
-        let mut wrong = hello(RING, 0);
-        wrong.version = version.into();
-        assert_eq!(answer(wrong.as_bytes()), Some(Refusal::Version), "version {version}");
-    }
-    let shapes =
-        [(1, 0), (4095, 0), (6 << 10, 0), (32 << 20, 0), (u32::MAX, 0), (RING, 1025), (RING, u32::MAX)];
-    for (ring, window) in shapes {
-        assert_eq!(answer(hello(ring, window).as_bytes()), Some(Refusal::Shape), "{ring} {window}");
-    }
-    bystander.is_served();
-}
-
-/// How many descriptors of this process, in which the node runs, are of a memory file.
-fn descriptors_of(name: &str) -> usize {
-    let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let links = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    links.filter(|link| link.to_string_lossy().contains(name)).count()
-}
-
-#[test]
-fn descriptors_sent_along_are_not_kept() {
-    let node = TestNode::start("descriptors");
-    let witness = node.client();
-    echo(&witness, b"before");
-    let file = rustix::fs::memfd_create("barn-gift", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    for count in [1, 4, 5, 30, 200] {
-        let gifts = vec![file.as_fd(); count];
-        // With the hello, and with a packet to open a region.
-        let socket = raw_socket(&node.path).unwrap();
-        send_packet(&socket, hello(RING, 0).as_bytes(), &gifts).unwrap();
-        drop(receive_packet(&socket));
-        drop(socket);
-        let raw = Raw::connect(&node.path, RING, 0);
-        let open = barn_layout::handshake::ShmOpen { id: 7.into(), region: 1.into(), rights: 1.into() };
-        send_packet(&raw.socket, open.as_bytes(), &gifts).unwrap();
-        drop(raw.opened());
-    }
-    assert!(descriptors_of("barn-gift") > 0);
-    drop(file);
-    until("the givers to be freed", || node.peers() == 1);
-    echo(&witness, b"after");
-    until("the descriptors to be closed", || descriptors_of("barn-gift") == 0);
+    siege.end();
 }
 
 #[test]
 fn a_client_that_reads_no_answers_waits_for_itself() {
-    let node = TestNode::start("unread");
-    let bystander = Bystander::of(&node);
-    let raw = Raw::connect(&node.path, RING, 0);
-    // Until the client's own packets find no room: the node has stopped taking them.
-    let (mut sent, mut last) = (0u64, Instant::now());
-    while last.elapsed() < Duration::from_millis(300) {
-        match raw.open(sent + 1, 99, 1) {
-            Ok(()) => (sent, last) = (sent + 1, Instant::now()),
-            Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => panic!("after {sent}: {error}"),
-        }
-        assert!(sent < 50_000, "the node takes packets without end");
-    }
-    bystander.is_served();
-    // As soon as it reads, everything goes on, and nothing was lost.
-    for id in 1..=sent {
-        let (answer, _) = raw.opened().expect("an answer for each");
-        assert_eq!(answer.id.get(), id);
-    }
-    bystander.is_served();
-}
-
-#[test]
-fn a_storm_of_opens_and_closes_is_weathered() {
-    let node = TestNode::start("opens");
-    let bystander = Bystander::of(&node);
-    let mut random = Seeded::new(7);
-    for _ in 0..4 {
-        let raw = Raw::connect(&node.path, RING, 0);
-        let (mut asked, mut answered) = (0u64, 0u64);
-        while asked < 3_000 {
-            let packet = match random.below(3) {
-                // Closes, of places that it has and that it has not.
-                0 => raw.open(0, random.below(2 * REGIONS_PER_PEER_MAX as u64) as u32, 0),
-                1 => raw.open(0, random.next() as u32, 0),
-                _ => raw.open(asked + 1, random.below(4) as u32, random.below(16) as u32),
-            };
-            match packet {
-                Ok(()) => asked += 1,
-                Err(Errno::AGAIN) => std::thread::sleep(Duration::from_micros(20)),
-                Err(error) => panic!("{error}"),
-            }
-            // Reads about as fast as it asks.
-            let mut watched =
-                [rustix::event::PollFd::from_borrowed_fd(raw.socket.as_fd(), rustix::event::PollFlags::IN)];
-            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            if rustix::event::poll(&mut watched, Some(&now)).unwrap() > 0 {
-                answered += u64::from(raw.opened().is_some());
-            }
-        }
-        assert!(answered > 100, "{answered} of {asked}");
-    }
-    bystander.is_served();
-    drop(bystander);
-    until("the stormers to be freed", || node.peers() == 0);
-}
-
-#[test]
-fn a_storm_of_connections_is_weathered() {
-    // Both ends of each are in this process.
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let more = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, more);
-    let count = if limit.maximum.is_none_or(|most| most >= 8_192) { 1_000 } else { 200 };
-    let node = TestNode::start("storm");
-    let bystander = Bystander::of(&node);
-    let storm: Vec<_> = (0..8)
-        .map(|thread| {
-            let path = node.path.clone();
-            std::thread::spawn(move || {
-                let mut held: Vec<OwnedFd> = Vec::new();
-                for number in 0..count / 8 {
-                    let Ok(socket) = raw_socket(&path) else { continue };
-                    match (thread + number) % 4 {
-                        // Silent; half a hello; garbage; a proper one, whose answer nobody reads.
-                        0 => {}
-                        1 => drop(send_packet(&socket, &hello(RING, 0).as_bytes()[..12], &[])),
-                        2 => drop(send_packet(&socket, &[0xff; 24], &[])),
-                        _ => drop(send_packet(&socket, hello(RING, 0).as_bytes(), &[])),
-                    }
-                    held.push(socket);
+    let siege = Siege::start();
+    let greedy = Raw::join(&siege.socket());
+    let mut asked = 0u64;
+    let full = loop {
+        match greedy.ask(asked + 1, READABLE.0, Rights::READ.to_bits()) {
+            Ok(()) => asked += 1,
+            // Full for long: the node has stopped taking packets.
+            Err(Errno::AGAIN) => {
+                std::thread::sleep(Duration::from_millis(20));
+                if greedy.ask(asked + 1, READABLE.0, Rights::READ.to_bits()).is_err() {
+                    break asked;
                 }
-                held
-            })
-        })
-        .collect();
-    let held: Vec<Vec<OwnedFd>> = storm.into_iter().map(|thread| thread.join().unwrap()).collect();
-    bystander.is_served();
-    // With all of them still there, a newcomer gets in.
-    echo(&node.client(), b"a newcomer");
-    drop(held);
-    until("the storm to pass", || node.peers() == 1);
-    echo(&node.client(), b"after the storm");
-}
-
-/// What a process can try with a memory file that it may only read.
-fn attack_read_only(file: &OwnedFd, what: &str) {
-    assert!(map_shared(file.as_fd(), 4096, true).is_err(), "{what}: mapped writable");
-    assert!(rustix::io::write(file, b"x").is_err(), "{what}: written");
-    assert!(rustix::fs::ftruncate(file, 0).is_err(), "{what}: shrunk");
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    if let Ok(again) = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-        assert!(map_shared(again.as_fd(), 4096, true).is_err(), "{what}: reopened and mapped writable");
-        assert!(rustix::io::pwrite(&again, b"x", 0).is_err(), "{what}: reopened and written");
-        attack_length(&again, what);
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        assert!(rustix::fs::fallocate(&again, punch, 0, 4096).is_err(), "{what}: a hole was punched");
-        assert!(
-            rustix::fs::fallocate(&again, FallocateFlags::ZERO_RANGE, 0, 4096).is_err(),
-            "{what}: zeroed"
-        );
-    }
-}
-
-/// What nobody may do with any memory file.
-fn attack_length(file: &OwnedFd, what: &str) {
-    let bytes = rustix::fs::fstat(file).unwrap().st_size as u64;
-    for length in [0, 1, bytes - 1, bytes / 2, bytes + 1, 1 << 30] {
-        assert!(rustix::fs::ftruncate(file, length).is_err(), "{what}: {length} bytes long now");
-    }
-    assert!(rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes + 4096).is_err(), "{what}: grown");
-    assert!(rustix::fs::fcntl_add_seals(file, SealFlags::WRITE).is_err(), "{what}: sealed by a stranger");
-}
-
-#[test]
-fn memory_files_resist_their_holders() {
-    let node = TestNode::start("files");
-    let bystander = Bystander::of(&node);
-    let raw = Raw::connect(&node.path, RING, 4);
-    attack_read_only(&raw.files[1], "the outbound half");
-    attack_read_only(&raw.files[2], "the node page");
-    attack_length(&raw.files[0], "the inbound half");
-    raw.open(1, 1, Rights::READ.to_bits()).unwrap();
-    let (answer, files) = raw.opened().unwrap();
-    assert_eq!((answer.outcome.get(), files.len()), (0, 1));
-    attack_read_only(&files[0], "a region that may be read");
-    raw.open(2, 2, Rights::ALL.to_bits()).unwrap();
-    let (_, files) = raw.opened().unwrap();
-    attack_length(&files[0], "a region that may be written");
-    // Its own inbound half it may punch holes into: the node reads zeros there, and goes on.
-    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let mut writer = raw.writer();
-    for round in 0..200u64 {
-        let _ = writer.push(&header(Kind::Request, round, 1, 64, 0), &[1; 64]);
-        rustix::fs::fallocate(&raw.files[0], punch, 0, raw.shape.inbound_bytes() as u64).unwrap();
-        raw.ring();
-    }
-    bystander.is_served();
-}
-
-/// A client that changes the flags of what it shares with the node must not make it block.
-#[test]
-fn a_bell_cannot_hold_the_node_up() {
-    let node = TestNode::start("bell");
-    let bystander = Bystander::of(&node);
-    let raw = Raw::connect(&node.path, RING, 0);
-    rustix::io::ioctl_fionbio(&raw.bell, false).unwrap();
-    let mut writer = raw.writer();
-    let mut reader = raw.reader();
-    // It says all the time that it sleeps, is rung for each answer, and never listens.
-    for round in 0..5_000u64 {
-        raw.inbound.store_word(64, 1, Ordering::Relaxed).unwrap();
-        while writer.push(&header(Kind::Request, round, 1, 8, 0), &[1; 8]).is_err() {
-            raw.ring();
-            while reader.pop(&mut Vec::new()).unwrap().is_some() {}
+                asked += 1;
+            }
+            Err(error) => panic!("the node hung up: {error}"),
         }
-        raw.ring();
-        while reader.pop(&mut Vec::new()).unwrap().is_some() {}
+        assert!(asked < 100_000, "the node takes packets whose answers nobody reads");
+    };
+    siege.serves();
+    siege.honest.open(READABLE, Rights::READ).wait().expect("others open regions meanwhile");
+    // Every answer comes, in order, once it is read.
+    for id in 1..=full {
+        let (opened, files) = greedy.opened();
+        assert_eq!(opened.id.get(), id);
+        let granted = id <= REGIONS_PER_PEER_MAX as u64;
+        let expected = if granted { Outcome::Done } else { Outcome::TooManyRegions };
+        assert_eq!((opened.outcome.get(), files.len()), (expected as u32, usize::from(granted)));
     }
-    // And rings without end, whether the node sleeps or not.
-    for _ in 0..100_000 {
+    drop(greedy);
+    // The same, and gone in the middle of it.
+    let greedy = Raw::join(&siege.socket());
+    while greedy.ask(1, READABLE.0, Rights::READ.to_bits()).is_ok() {}
+    drop(greedy);
+    siege.end();
+}
+
+#[test]
+fn regions_opened_and_closed_in_a_storm_disturb_nobody() {
+    let siege = Siege::start();
+    let raw = Raw::join(&siege.socket());
+    let close = |slot: u32| {
+        until("the node takes packets", || raw.ask(0, slot, 0) != Err(Errno::AGAIN));
+    };
+    // Places that were never given, and some that cannot be.
+    for slot in [0, 1, 1023, 1024, 1 << 20, u32::MAX] {
+        close(slot);
+    }
+    for id in 1..=5_000u64 {
+        raw.ask(id, READABLE.0 + (id % 2) as u32, Rights::READ.to_bits()).expect("the node reads packets");
+        let (opened, files) = raw.opened();
+        assert_eq!((opened.outcome.get(), files.len()), (Outcome::Done as u32, 1));
+        close(opened.slot.get());
+    }
+    // Rights that mean nothing, regions that do not exist, rights that are not granted.
+    let outcome = |region, rights| {
+        raw.ask(7, region, rights).expect("the node reads packets");
+        let (opened, files): (ShmOpened, Vec<OwnedFd>) = raw.opened();
+        (opened.outcome.get(), files.len())
+    };
+    assert_eq!(outcome(99, 1), (Outcome::NoSuchRegion as u32, 0));
+    assert_eq!(outcome(u32::MAX, 1), (Outcome::NoSuchRegion as u32, 0));
+    assert_eq!(outcome(READABLE.0, Rights::ALL.to_bits()), (Outcome::NoRight as u32, 0));
+    assert_eq!(outcome(READABLE.0, Rights::WRITE.to_bits()), (Outcome::NoRight as u32, 0));
+    drop(raw);
+    siege.end();
+}
+
+#[test]
+fn a_storm_of_connections_leaves_the_node_serving() {
+    let siege = Siege::start();
+    let socket = siege.socket();
+    let mut held = Vec::new();
+    for number in 0..1000 {
+        let newcomer = dial(&socket);
+        match number % 4 {
+            // Silent, for as long as it may.
+            0 | 1 => {}
+            2 => send(&newcomer, hello().as_bytes(), &[]).expect("sent"),
+            _ => send(&newcomer, b"GET / HTTP/1.1\r\n\r\n", &[]).expect("sent"),
+        }
+        held.push(newcomer);
+    }
+    siege.serves();
+    let late = client(&socket, options());
+    assert!(echo(&late, b"let in during the storm"));
+    drop(held);
+    // And a storm that comes and goes.
+    for number in 0..1000 {
+        let newcomer = dial(&socket);
+        if number % 2 == 0 {
+            send(&newcomer, hello().as_bytes(), &[]).expect("sent");
+        }
+    }
+    siege.serves();
+    drop(late);
+    siege.end();
+}
+
+/// Descriptors of the node below: a few for itself, and two for each of some clients.
+const DESCRIPTORS_FEW: u64 = 48;
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn role_poor_node() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let few = Rlimit { current: Some(DESCRIPTORS_FEW), maximum: Some(DESCRIPTORS_FEW) };
+    if std::env::var_os(common::SOCKET).is_some() {
+        setrlimit(Resource::Nofile, few).expect("a limit may be lowered");
+    }
+    common::serve();
+}
+
+#[test]
+fn a_node_without_a_descriptor_left_says_so_and_recovers() {
+    let siege = Siege::start_as("role_poor_node");
+    let socket = siege.socket();
+    for _ in 0..3 {
+        let (mut inside, mut handed) = (Vec::new(), Vec::new());
+        // As many as fit, half of them silent; from then on every newcomer is turned away.
+        let refused = loop {
+            assert!(inside.len() < DESCRIPTORS_FEW as usize, "more clients than descriptors");
+            inside.push(dial(&socket));
+            let newcomer = dial(&socket);
+            // Turned away on the doorstep, perhaps before it can say hello.
+            let _ = send(&newcomer, hello().as_bytes(), &[]);
+            let (answer, files) = receive(&newcomer).expect("the node answers");
+            let welcome = ShmWelcome::read_from_bytes(&answer).expect("a welcome");
+            match Refusal::from_bits(welcome.status.get()) {
+                None => assert_eq!(files.len(), 4),
+                Some(refusal) => break refusal,
+            }
+            inside.push(newcomer);
+            // A client that drops its bell is gone.
+            handed.push(files);
+        };
+        assert_eq!(refused, Refusal::NoMemory);
+        siege.serves();
+        drop((inside, handed));
+        until("the attackers are freed", || counts(&siege.honest).peers == 2);
+    }
+    assert!(echo(&client(&socket, options()), b"there is room again"));
+    siege.end();
+}
+
+#[test]
+fn a_flooded_bell_is_silenced() {
+    let siege = Siege::start();
+    let raw = Raw::join(&siege.socket());
+    let bell = raw.bell.as_ref().expect("a bell");
+    for _ in 0..200_000 {
+        let _ = rustix::net::send(bell, &[1; 64], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+    siege.serves();
+    // The node sleeps again: what was rung is heard once, not for ever.
+    until("the node sleeps", || {
+        let asleep = |_| raw.node_page.load_word(0, Ordering::Relaxed) == Ok(1);
+        (0..1000).all(asleep)
+    });
+    assert!(!is_gone(&raw.socket));
+    drop(raw);
+    siege.end();
+}
+
+/// Words that are scribbled over while the node still looks at them, in all.
+const MUTATIONS: u64 = 1_200_000;
+/// And at most on one connection.
+const MUTATIONS_PER_CONNECTION: u64 = 6_000;
+
+#[test]
+fn a_million_scribbled_words_harm_only_the_scribblers() {
+    let siege = Siege::start();
+    let (done, answers) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (socket, done, answers) = (siege.socket(), &done, &answers);
+            scope.spawn(move || {
+                let mut random = Seeded::new(seed);
+                while done.load(Order::Relaxed) < MUTATIONS {
+                    let (scribbled, answered) = scribble(&socket, &mut random);
+                    done.fetch_add(scribbled, Order::Relaxed);
+                    answers.fetch_add(answered, Order::Relaxed);
+                }
+            });
+        }
+    });
+    let (counts, answers) = (counts(&siege.honest), answers.into_inner());
+    println!("{} words, {answers} answers, {counts:?}", done.into_inner());
+    assert!(counts.expelled > 50 && answers > 1000, "the scribbling went nowhere: {answers}, {counts:?}");
+    siege.end();
+}
+
+/// One connection: messages as they should be, with scribbling before, over and beside them, until
+/// the node has had enough. Gives how many words were scribbled while it had not, and its answers.
+fn scribble(socket: &Path, random: &mut Seeded) -> (u64, u64) {
+    let window = random.below(5) as u32;
+    let mut raw = Raw::join_as(socket, &ShmHello { window: window.into(), ..hello() });
+    let words = raw.inbound.bytes() as u64 / 8;
+    let (ring_at, ring) = (raw.shape.inbound_ring() as u64, raw.shape.ring_bytes as u64);
+    let (mut mutations, mut counted, mut answered) = (0, 0, 0);
+    let (mut tail, mut number) = (0, 1);
+    while mutations < MUTATIONS_PER_CONNECTION {
+        let next = ring_at + tail % ring;
+        // Mostly everywhere but where the node looks for arrivals; there, a word ends it all.
+        let reckless = random.chance(20_000);
+        for _ in 0..100 {
+            let at = random.below(words) * 8;
+            let awaited = if at < ring_at { at < 128 } else { at.is_multiple_of(LINE_BYTES as u64) };
+            if reckless || !awaited || random.chance(1_000) {
+                raw.inbound.store_word(at, wild(random, number), Ordering::Relaxed).expect("in bounds");
+                mutations += 1;
+            }
+        }
+        let body = vec![random.next() as u8; random.below(200) as usize];
+        let mut header = whole(random.below(4), Kind::Request, ECHO, body.len());
+        if random.chance(20_000) {
+            header = MessageHeader::from_words([random.next(), random.next(), random.next()]);
+        }
+        let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;
+        let skip = if tail % ring + cell > ring { ring - tail % ring } else { 0 };
+        if raw.push(header, &body) {
+            tail += skip + cell;
+            number += 1 + u32::from(skip > 0);
+        }
+        // Half of the time over the message while it is being taken.
+        if random.chance(500_000) {
+            for _ in 0..10 {
+                let at = next + 8 * (1 + random.below(cell / 8 - 1));
+                if !at.is_multiple_of(LINE_BYTES as u64) && at / 8 < words && !random.chance(100_000) {
+                    // Its payload, and seldom its header.
+                    let at = if at < next + 32 && !random.chance(20_000) { at + 32 } else { at };
+                    let _ = raw.inbound.store_word(at, wild(random, number), Ordering::Relaxed);
+                    mutations += 1;
+                }
+            }
+        }
+        // Its answer shows that the node has taken it; without one it may have been spoilt.
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(2) {
+            if let Ok(Some(_)) = raw.reader.pop(&mut Vec::new()) {
+                answered += 1;
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if is_gone(&raw.socket) {
+            break;
+        }
+        counted = mutations;
+    }
+    (counted, answered)
+}
+
+/// A word that may be taken for something.
+fn wild(random: &mut Seeded, number: u32) -> u64 {
+    match random.below(6) {
+        0 => 0,
+        1 => random.below(4096),
+        2 => u64::MAX,
+        3 => Arrival { bytes: random.below(1200) as u32, number: number + random.below(4) as u32 }.to_bits(),
+        4 => Arrival { bytes: Arrival::WRAP, number: number + random.below(3) as u32 }.to_bits(),
+        _ => random.next(),
+    }
+}
+
+/// Everything that changes a file's bytes or its length, by a descriptor or by opening it anew.
+fn attack(what: &str, file: &OwnedFd, bytes: u64, writable: bool) {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let again = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for file in [Some(file), again.as_ref().ok()].into_iter().flatten() {
+        for length in [0, 8, bytes / 2, bytes * 2, 1 << 40] {
+            assert!(rustix::fs::ftruncate(file, length).is_err(), "{what}: its length became {length}");
+        }
+        assert!(
+            rustix::fs::fallocate(file, FallocateFlags::empty(), bytes, 4096).is_err(),
+            "{what}: it was made longer"
+        );
+        for seals in [SealFlags::WRITE, SealFlags::FUTURE_WRITE, SealFlags::GROW] {
+            assert!(rustix::fs::fcntl_add_seals(file, seals).is_err(), "{what}: it was sealed");
+        }
+        if !writable {
+            assert!(rustix::io::write(file, b"x").is_err(), "{what}: it was written");
+            assert!(rustix::io::pwrite(file, b"x", 64).is_err(), "{what}: it was written");
+            assert!(rustix::fs::fallocate(file, punch, 0, 4096).is_err(), "{what}: a hole was punched");
+            let zero = FallocateFlags::ZERO_RANGE;
+            assert!(rustix::fs::fallocate(file, zero, 0, 4096).is_err(), "{what}: it was zeroed");
+            assert!(map_shared(file.as_fd(), bytes, true).is_err(), "{what}: it was mapped writable");
+        }
+    }
+}
+
+#[test]
+fn the_descriptors_that_are_handed_out_resist() {
+    let siege = Siege::start();
+    let mut raw = Raw::join(&siege.socket());
+    let open = |raw: &Raw, region: u32, rights: Rights| {
+        raw.ask(1, region, rights.to_bits()).expect("the node reads packets");
+        let (opened, mut files) = raw.opened();
+        assert_eq!(opened.outcome.get(), Outcome::Done as u32);
+        files.pop().expect("a descriptor")
+    };
+    let (inbound_bytes, outbound_bytes) = (raw.shape.inbound_bytes(), raw.shape.outbound_bytes());
+    attack("the outbound half", &raw.files[1], outbound_bytes as u64, false);
+    attack("the node page", &raw.files[2], 4096, false);
+    attack("a readable region", &open(&raw, READABLE.0, Rights::READ), REGION_BYTES, false);
+    // Here the client may write, and no more.
+    attack("the inbound half", &raw.files[0], inbound_bytes as u64, true);
+    attack("a writable region", &open(&raw, WRITABLE.0, Rights::ALL), REGION_BYTES, true);
+    siege.serves();
+    // Nothing of that kept the channel from working.
+    assert!(raw.push(whole(1, Kind::OneWay, 0, 0), &[]));
+    until("the node heard it", || counts(&siege.honest).messages == 1);
+    // A hole under the node's own eyes reads as zeros: no message, no fault.
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for _ in 0..100 {
+        rustix::fs::fallocate(&raw.files[0], punch, 0, inbound_bytes as u64 / 4096 * 4096).expect("a hole");
         raw.ring();
     }
-    bystander.is_served();
-    let _: &Connection = &node.client();
+    siege.serves();
+    assert!(!is_gone(&raw.socket));
+    drop(raw);
+    siege.end();
 }

@@ -23,7 +23,7 @@ pub(super) struct Gate {
     pub(super) select: &'static [&'static str],
     /// Which tests.
     pub(super) filter: &'static str,
-    /// Whether it is compiled under `cfg(loom)`, in release.
+    /// Whether it is compiled under `cfg(loom)`.
     pub(super) loom: bool,
 }
 
@@ -149,8 +149,8 @@ pub(super) const PLANTS: &[Plant] = &[
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = if self.loom { "RUSTFLAGS=\"--cfg loom\" " } else { "" };
-        let release = if self.loom { " --release" } else { "" };
-        write!(f, "{flags}cargo test -p {}{release} {} {}", self.package, self.select.join(" "), self.filter)
+        let select = self.select.join(" ");
+        write!(f, "{flags}cargo test -p {} --profile plants {select} {}", self.package, self.filter)
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(unit("barn-cli", "doctor").to_string(), "cargo test -p barn-cli --lib doctor");
         assert_eq!(
             loom("loom_ring").to_string(),
-            "RUSTFLAGS=\"--cfg loom\" cargo test -p barn-fabric --release --lib loom_ring"
+            "RUSTFLAGS=\"--cfg loom\" cargo test -p barn-fabric --profile plants --lib loom_ring"
         );
     }
 }

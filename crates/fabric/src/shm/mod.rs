@@ -30,6 +30,7 @@ pub(crate) use port::ShmPort;
 
 use crate::region::{Ordering, Words, fence};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 /// Rings a bell if its owner has said, at `at`, that it sleeps.
@@ -52,9 +53,12 @@ fn say_asleep(words: &Words, at: u64, asleep: bool) {
     }
 }
 
-/// Silences a bell.
-fn silence(bell: &OwnedFd) {
+/// Silences a bell; false if its other end is closed.
+fn silence(bell: &OwnedFd) -> bool {
     // More rings than one read takes are heard again at the next look.
     let mut rung = [0; 1024];
-    let _ = rustix::net::recv(bell, &mut rung, RecvFlags::DONTWAIT);
+    match rustix::net::recv(bell, &mut rung, RecvFlags::DONTWAIT) {
+        Ok((rings, _)) => rings > 0,
+        Err(error) => matches!(error, Errno::AGAIN | Errno::INTR),
+    }
 }

@@ -362,8 +362,8 @@ impl ShmPeer {
         }
     }
 
-    /// The client rang.
-    pub(super) fn rung(&self) {
-        silence(&self.bell);
+    /// The client rang; false if it has closed its bell and never will again.
+    pub(super) fn rung(&self) -> bool {
+        silence(&self.bell)
     }
 }

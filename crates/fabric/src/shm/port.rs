@@ -13,6 +13,7 @@ use barn_layout::frame::Outcome;
 use barn_layout::handshake::{MAGIC, Refusal, ShmHello, ShmOpen, ShmOpened, ShmWelcome, VERSION};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
@@ -21,6 +22,7 @@ use rustix::net::{
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Newcomers that have not yet said hello; past that the oldest is dropped.
@@ -29,6 +31,11 @@ const NEWCOMERS_MAX: usize = 256;
 const ACCEPTS_PER_EVENT: usize = 64;
 /// Control packets that are taken from one peer before the others have their turn.
 const PACKETS_PER_EVENT: usize = 64;
+
+/// How often and for how long a node that starts looks whether others have finished starting, 2 s
+/// in all: a turn lasts microseconds, and whoever keeps the directory locked is no node.
+const TURN_TRIES: u32 = 1000;
+const TURN_EVERY: Duration = Duration::from_millis(2);
 
 /// Tokens: the listener, and for each connection its socket and its bell.
 const LISTENER: u64 = 0;
@@ -63,6 +70,9 @@ impl ShmPort {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed);
         let listener = socket()?;
+        // From the look at who answers until we listen: else two nodes that start at once would
+        // each take the other's socket for a dead one's.
+        let turn = take_turn(path).map_err(failed)?;
         match bind(&listener, &address) {
             Ok(()) => {}
             Err(Errno::ADDRINUSE) => {
@@ -79,9 +89,10 @@ impl ShmPort {
             }
             Err(error) => return Err(failed(error)),
         }
-        let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let owner_only = Mode::RUSR | Mode::WUSR;
         rustix::fs::chmod(path, owner_only).map_err(failed)?;
         listen(&listener, 1024).map_err(failed)?;
+        drop(turn);
         core.watch(&listener, port, LISTENER, EventFlags::IN)?;
         let node_page =
             Region::allocate(&RegionOptions { huge: false, ..RegionOptions::readable(CONTROL_BYTES as u64) })
@@ -239,6 +250,14 @@ impl ShmPort {
         }
     }
 
+    /// A peer went by itself, or died: what it sent before is still in its ring.
+    fn hung_up(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
+        if let Some(peer) = self.peers.get_mut(&number) {
+            let _ = peer.serve(service, &core.outbox, usize::MAX);
+        }
+        self.dismiss(core, service, number);
+    }
+
     fn expel(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
         core.stats.expelled.fetch_add(1, Ordering::Relaxed);
         self.dismiss(core, service, number);
@@ -253,6 +272,24 @@ impl ShmPort {
         core.dismiss(peer.id);
         service.gone(peer.id);
     }
+}
+
+/// Waits for a node's turn to start in the directory of `path`, which lasts until the descriptor
+/// is dropped. The lock is the directory's own: nothing is left behind, whoever dies.
+fn take_turn(path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = parent.unwrap_or(Path::new("."));
+    // A directory that we may not read has no turns; one that is not there is bind's to report.
+    let Ok(directory) = rustix::fs::open(parent, flags, Mode::empty()) else { return Ok(None) };
+    for _ in 0..TURN_TRIES {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN | Errno::INTR) => std::thread::sleep(TURN_EVERY),
+            // A file system without locks has no turns to wait for.
+            Ok(()) | Err(_) => return Ok(Some(directory)),
+        }
+    }
+    Err(Errno::BUSY)
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -389,19 +426,16 @@ impl Port for ShmPort {
         if token == LISTENER {
             self.accept(core);
         } else if token == bell_token(number) {
-            if let Some(peer) = self.peers.get(&number) {
-                peer.rung();
+            // A bell that was closed would be announced for ever, and the node could not sleep.
+            if self.peers.get(&number).is_some_and(|peer| !peer.rung()) {
+                self.hung_up(core, service, number);
             }
         } else if self.peers.contains_key(&number) {
             if flags.intersects(EventFlags::IN | EventFlags::OUT) {
                 self.take_packets(core, service, number);
             }
             if flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR) {
-                // What the peer sent before it went is still in its ring.
-                if let Some(peer) = self.peers.get_mut(&number) {
-                    let _ = peer.serve(service, &core.outbox, usize::MAX);
-                }
-                self.dismiss(core, service, number);
+                self.hung_up(core, service, number);
             }
         } else {
             self.greet(core, service, number);
