@@ -12,4 +12,9 @@ conformance_tests!(shm_request_region, || Real::new(
 conformance_tests!(shm_runtime, || Real::new(RealKind::Shm(Messaging::Ring), Style::Runtime));
 conformance_tests!(tcp, || Real::new(RealKind::Tcp, Style::InPlace));
 conformance_tests!(tcp_runtime, || Real::new(RealKind::Tcp, Style::Runtime));
-conformance_tests!(simulated, || Simulated::new(1));
+conformance_tests!(simulated, || Simulated::new(seed()));
+
+/// The world that the simulated cases run in; another one by `BARN_SEED=N cargo test …`.
+fn seed() -> u64 {
+    std::env::var("BARN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
