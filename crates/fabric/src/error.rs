@@ -61,7 +61,7 @@ impl OperationError {
             }
             Some(Outcome::Misaligned) => Self::Misaligned { offset: verb.offset() },
             Some(Outcome::TooLong) => Self::TooLong { bytes: verb.bytes() },
-            Some(Outcome::Done | Outcome::TooManyRegions) | None => Self::Protocol,
+            Some(Outcome::Done | Outcome::TooManyRegions | Outcome::NoDescriptor) | None => Self::Protocol,
         }
     }
 }
@@ -120,6 +120,8 @@ pub enum OpenError {
     },
     /// This peer holds as many grants as it may.
     TooManyRegions,
+    /// The node has no descriptor left to hand over.
+    NoDescriptor,
     /// The memory could not be mapped here.
     Map(MapError),
     /// The peer is gone.
@@ -130,6 +132,19 @@ pub enum OpenError {
     Protocol,
 }
 
+impl OpenError {
+    /// The error that a wire outcome means.
+    pub(crate) fn from_outcome(outcome: Option<Outcome>, region: RegionId, asked: Rights) -> Self {
+        match outcome {
+            Some(Outcome::NoSuchRegion) => Self::NoSuchRegion(region),
+            Some(Outcome::NoRight) => Self::NoRight { asked },
+            Some(Outcome::TooManyRegions) => Self::TooManyRegions,
+            Some(Outcome::NoDescriptor) => Self::NoDescriptor,
+            _ => Self::Protocol,
+        }
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,6 +153,10 @@ impl fmt::Display for OpenError {
             Self::TooManyRegions => write!(
                 f,
                 "this connection holds {REGIONS_PER_PEER_MAX} regions, which is the most: drop one, or use another connection"
+            ),
+            Self::NoDescriptor => write!(
+                f,
+                "the node has no file descriptor left: try again, or raise its limit (`ulimit -n`) and restart it"
             ),
             Self::Map(cause) => cause.fmt(f),
             Self::PeerGone => write!(f, "the peer is gone: connect again"),

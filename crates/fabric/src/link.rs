@@ -62,6 +62,8 @@ pub(crate) struct Wait {
     pub(crate) seen: u64,
     polls: u32,
     since: Option<Instant>,
+    /// The reactor's timer for the deadline, where a runtime polls.
+    timer: Option<u64>,
 }
 
 /// Looks at the clock once in so many polls of an operation that is driven in place: at 50 ns
@@ -70,7 +72,17 @@ const POLLS_PER_LOOK: u32 = 256;
 
 impl Wait {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { ticket: None, limit, sent: 0, posted: false, placed: 0, seen: 0, polls: 0, since: None }
+        Self {
+            ticket: None,
+            limit,
+            sent: 0,
+            posted: false,
+            placed: 0,
+            seen: 0,
+            polls: 0,
+            since: None,
+            timer: None,
+        }
     }
 
     /// Notes a poll that found no answer; says whether the deadline has passed. The wait counts
@@ -87,7 +99,7 @@ impl Wait {
         if self.since.is_none() {
             self.since = Some(now);
             if !in_place && let Ok(reactor) = drive::reactor::reactor() {
-                reactor.wake_at(now + self.limit, cx.waker().clone());
+                self.timer = Some(reactor.wake_at(now + self.limit, cx.waker().clone()));
             }
         }
         self.left(now).is_zero()
@@ -109,6 +121,17 @@ impl Wait {
     pub(crate) fn left(&self, now: Instant) -> Duration {
         let waited = self.since.map_or(Duration::ZERO, |since| now - since);
         self.limit.saturating_sub(waited)
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        // An operation that is done keeps no waker alive until its deadline.
+        if let Some(timer) = self.timer
+            && let Ok(reactor) = drive::reactor::reactor()
+        {
+            reactor.forget(timer);
+        }
     }
 }
 

@@ -184,6 +184,8 @@ pub enum Outcome {
     TooLong = 7,
     /// The peer holds as many grants as it may.
     TooManyRegions = 8,
+    /// The node has no descriptor left to hand over.
+    NoDescriptor = 9,
 }
 
 impl Outcome {
@@ -199,6 +201,7 @@ impl Outcome {
             6 => Self::NoSuchRegion,
             7 => Self::TooLong,
             8 => Self::TooManyRegions,
+            9 => Self::NoDescriptor,
             _ => return None,
         })
     }

@@ -87,19 +87,25 @@ impl Reactor {
         Ok(watch)
     }
 
-    /// Calls `waker` at `when`, or soon after.
-    pub(crate) fn wake_at(&self, when: Instant, waker: Waker) {
-        let first = {
+    /// Calls `waker` at `when`, or soon after; gives what [`Self::forget`] takes.
+    pub(crate) fn wake_at(&self, when: Instant, waker: Waker) -> u64 {
+        let (token, first) = {
             let mut state = self.lock();
             state.next += 1;
             let token = state.next;
             state.wakers.insert(token, waker);
             state.timers.push(Reverse((when, token)));
-            state.timers.peek().is_some_and(|Reverse((_, first))| *first == token)
+            (token, state.timers.peek().is_some_and(|Reverse((_, first))| *first == token))
         };
         if first {
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
+        token
+    }
+
+    /// Nobody need be woken any more. Of the timer 24 bytes stay until it is due.
+    pub(crate) fn forget(&self, timer: u64) {
+        self.lock().wakers.remove(&timer);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -54,7 +54,9 @@ impl Schedule for Threads {
                 return Poll::Ready(());
             }
             match drive::reactor::reactor() {
-                Ok(reactor) => reactor.wake_at(until, cx.waker().clone()),
+                Ok(reactor) => {
+                    reactor.wake_at(until, cx.waker().clone());
+                }
                 // No reactor, no timer: sleep here rather than never wake.
                 Err(_) => {
                     std::thread::sleep(until - now);

@@ -79,10 +79,8 @@ impl ShmClient {
         let rights = Rights::from_bits(opened.rights.get());
         match Outcome::from_bits(opened.outcome.get() as u8) {
             Some(Outcome::Done) => {}
-            Some(Outcome::NoSuchRegion) => return Err(OpenError::NoSuchRegion(RegionId(opened.slot.get()))),
-            Some(Outcome::NoRight) => return Err(OpenError::NoRight { asked: rights }),
-            Some(Outcome::TooManyRegions) => return Err(OpenError::TooManyRegions),
-            _ => return Err(OpenError::Protocol),
+            // Which region and what was asked for is the asker's to say.
+            refused => return Err(OpenError::from_outcome(refused, RegionId(opened.slot.get()), rights)),
         }
         let file = file.ok_or(OpenError::Protocol)?;
         let words = map_shared(file.as_fd(), opened.bytes.get(), rights.changes()).map_err(OpenError::Map)?;

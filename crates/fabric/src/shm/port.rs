@@ -112,6 +112,9 @@ impl ShmPort {
     }
 
     fn accept(&mut self, core: &mut Core) {
+        if self.spare.is_none() {
+            self.spare = spare();
+        }
         for _ in 0..ACCEPTS_PER_EVENT {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match accept_with(&self.listener, flags) {
@@ -369,7 +372,7 @@ fn send_unsent(core: &Core, peer: &mut ShmPeer, port: u8, number: u64) -> Result
         // Descriptors that other peers have not read are as many as this user may have on their
         // way: this peer cannot have its own now, and is told.
         let slot = answer.slot.get();
-        let refused = refused(answer.id.get(), Outcome::NoSuchRegion);
+        let refused = refused(answer.id.get(), Outcome::NoDescriptor);
         (*answer, *file) = (refused, None);
         peer.close(slot);
         sent = control::send(peer.socket.as_fd(), refused.as_bytes(), &[]);
@@ -423,8 +426,12 @@ fn answer_open(
                 file = Some(descriptor);
                 Ok(())
             }
-            // No file behind it, or no descriptor left: this peer cannot have it.
-            Some(Err(_)) | None => {
+            Some(Err(_)) => {
+                peer.close(slot);
+                Err(Outcome::NoDescriptor)
+            }
+            // No file is behind it: it cannot be shared this way.
+            None => {
                 peer.close(slot);
                 Err(Outcome::NoSuchRegion)
             }

@@ -114,10 +114,7 @@ impl Link for SimulatedLink {
                     (Some(key), Some(bytes)) => Ok(Opened { bytes, rights, place: Place::Keyed(key) }),
                     _ => Err(OpenError::Protocol),
                 },
-                Some(Outcome::NoSuchRegion) => Err(OpenError::NoSuchRegion(region)),
-                Some(Outcome::NoRight) => Err(OpenError::NoRight { asked: rights }),
-                Some(Outcome::TooManyRegions) => Err(OpenError::TooManyRegions),
-                _ => Err(OpenError::Protocol),
+                refused => Err(OpenError::from_outcome(refused, region, rights)),
             },
         })
     }

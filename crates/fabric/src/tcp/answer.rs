@@ -47,10 +47,7 @@ pub(super) fn opened(answer: &Answer, region: RegionId, asked: Rights) -> Result
             }
             Ok(Opened { bytes: opened.bytes.get(), rights, place: Place::Keyed(opened.key.get()) })
         }
-        Some(Outcome::NoSuchRegion) => Err(OpenError::NoSuchRegion(region)),
-        Some(Outcome::NoRight) => Err(OpenError::NoRight { asked }),
-        Some(Outcome::TooManyRegions) => Err(OpenError::TooManyRegions),
-        _ => Err(OpenError::Protocol),
+        refused => Err(OpenError::from_outcome(refused, region, asked)),
     }
 }
 
