@@ -37,20 +37,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// Bytes for people: `64 MiB`, `1.5 GiB`.
-pub fn human(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (bytes as f64, 0);
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if value.fract() == 0.0 {
-        format!("{value:.0} {}", units[unit])
-    } else {
-        format!("{value:.1} {}", units[unit])
-    }
-}
+pub use crate::machine::bytes as human;
 
 #[cfg(test)]
 mod tests {

@@ -281,7 +281,7 @@ impl fmt::Display for ConnectError {
                 }
                 Refusal::Unauthenticated => write!(
                     f,
-                    "the node lets nobody in from another host without a token: give one, or start the node with --allow-unauthenticated"
+                    "the node lets nobody in without its token: give it (`--token-file`). A node that has none takes peers of other hosts only with --allow-unauthenticated"
                 ),
                 Refusal::BadToken => write!(f, "the token is not the node's"),
                 Refusal::NoMemory => write!(f, "the node has no memory for another connection"),

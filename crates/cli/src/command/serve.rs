@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bytes::{Bytes, human};
 use crate::command::Exit;
+use crate::machine::Machine;
 
 /// How the node should be.
 #[derive(Debug, clap::Args)]
@@ -61,6 +62,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     if options.shm.is_none() && options.tcp.is_none() {
         return Err(io::Error::other("a node that listens nowhere serves nobody: drop --no-shm or --no-tcp"));
     }
+    check_memory(&options, &Machine::here())?;
     let server = Server::start(&options).map_err(io::Error::other)?;
     announce(&server, json)?;
 
@@ -85,6 +87,20 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         writeln!(anstream::stdout(), "stopped")?;
     }
     Ok(Exit::Ok)
+}
+
+/// Refuses to take more memory than there is: the system would end this process, or another.
+fn check_memory(options: &ServerOptions, machine: &Machine) -> io::Result<()> {
+    let asked = options.memory_bytes.saturating_add(options.scratch_bytes);
+    // A machine that does not say how much it has is taken at its user's word.
+    if machine.memory_available_bytes == 0 || asked <= machine.memory_available_bytes {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "--memory asks for {}, and {} are available here: ask for less, or free some",
+        human(asked),
+        human(machine.memory_available_bytes)
+    )))
 }
 
 /// Says where the node is, once it is ready: one line of JSON, or words.
@@ -116,4 +132,23 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
     }
     writeln!(out, "Ctrl-C stops it; `barn ping` in another terminal talks to it.")?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_there_is_is_refused() {
+        let mut machine = Machine::here();
+        machine.memory_available_bytes = 1 << 30;
+        let options = |memory_bytes| ServerOptions { memory_bytes, ..ServerOptions::default() };
+        assert!(check_memory(&options(64 << 20), &machine).is_ok());
+        for bytes in [1 << 30, 1 << 50, u64::MAX] {
+            let error = check_memory(&options(bytes), &machine).unwrap_err().to_string();
+            assert!(error.contains("1 GiB are available"), "{error}");
+        }
+        machine.memory_available_bytes = 0;
+        assert!(check_memory(&options(1 << 50), &machine).is_ok());
+    }
 }
