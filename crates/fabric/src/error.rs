@@ -5,6 +5,7 @@ use barn_layout::RegionId;
 use barn_layout::frame::Outcome;
 use barn_layout::handshake::{Refusal, VERSION};
 use barn_layout::limits::{MESSAGE_BYTES_MAX, OPERATION_BYTES_MAX, PEERS_MAX, REGIONS_PER_PEER_MAX};
+use barn_layout::message::Status;
 use std::fmt;
 use std::io;
 
@@ -194,6 +195,18 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// What a reply's status means; `reply` is its body.
+    #[inline]
+    pub(crate) fn check(status: Option<Status>, method: u16, reply: &[u8]) -> Result<(), Self> {
+        match status {
+            Some(Status::Done) => Ok(()),
+            Some(Status::UnknownMethod) => Err(Self::UnknownMethod { method }),
+            Some(Status::Refused) => Err(Self::Refused(String::from_utf8_lossy(reply).into_owned())),
+            Some(Status::Busy) => Err(Self::Busy),
+            None => Err(Self::Protocol),
+        }
+    }
+
     /// Whether the request may have been carried out although no answer came. Such a request
     /// is repeated only if doing it twice is harmless.
     pub fn outcome_is_unknown(&self) -> bool {

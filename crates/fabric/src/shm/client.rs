@@ -523,7 +523,7 @@ impl Link for ShmClient {
             && let Some(status) = state.slots.collect(ticket, reply)
         {
             wait.ticket = None;
-            return Poll::Ready(answer(status, method, reply));
+            return Poll::Ready(CallError::check(Status::from_bits(status), method, reply));
         }
         // ORDER: Relaxed: changes under the lock that we hold.
         wait.seen = self.brought.load(Ordering::Relaxed);
@@ -668,16 +668,5 @@ fn header(kind: Kind, ticket: Ticket, method: u16, bytes: usize) -> MessageHeade
         kind: kind as u8,
         status: 0,
         reserved: 0.into(),
-    }
-}
-
-/// What a reply's status means.
-pub(crate) fn answer(status: u8, method: u16, reply: &[u8]) -> Result<(), CallError> {
-    match Status::from_bits(status) {
-        Some(Status::Done) => Ok(()),
-        Some(Status::UnknownMethod) => Err(CallError::UnknownMethod { method }),
-        Some(Status::Refused) => Err(CallError::Refused(String::from_utf8_lossy(reply).into_owned())),
-        Some(Status::Busy) => Err(CallError::Busy),
-        None => Err(CallError::Protocol),
     }
 }

@@ -168,16 +168,9 @@ impl Link for SimulatedLink {
         let post = |ticket| Frame::Request { ticket, method, body: request.to_vec() };
         let Poll::Ready(answer) = self.poll_posted(cx, wait, post) else { return Poll::Pending };
         Poll::Ready(answer.map_err(call_error).and_then(|Answer { status, body }| {
-            match Status::from_bits(status) {
-                Some(Status::Done) => {
-                    *reply = body;
-                    Ok(())
-                }
-                Some(Status::UnknownMethod) => Err(CallError::UnknownMethod { method }),
-                Some(Status::Refused) => Err(CallError::Refused(String::from_utf8_lossy(&body).into_owned())),
-                Some(Status::Busy) => Err(CallError::Busy),
-                None => Err(CallError::Protocol),
-            }
+            CallError::check(Status::from_bits(status), method, &body)?;
+            *reply = body;
+            Ok(())
         }))
     }
 

@@ -132,13 +132,7 @@ impl Link for TcpClient {
         }
         let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };
         let status = state.slots.collect(ticket, reply).and_then(Status::from_bits);
-        Poll::Ready(match status {
-            Some(Status::Done) => Ok(()),
-            Some(Status::UnknownMethod) => Err(CallError::UnknownMethod { method }),
-            Some(Status::Refused) => Err(CallError::Refused(String::from_utf8_lossy(reply).into_owned())),
-            Some(Status::Busy) => Err(CallError::Busy),
-            None => Err(CallError::Protocol),
-        })
+        Poll::Ready(CallError::check(status, method, reply))
     }
 
     fn poll_send(
