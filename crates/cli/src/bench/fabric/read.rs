@@ -14,7 +14,7 @@ use crate::bench::timing::{in_turn, rates};
 use crate::report::{Better, Row};
 
 /// READs in flight: enough to hide the latency of memory and of the page tables.
-const WINDOW: usize = 64;
+const WINDOW: usize = 48;
 /// Bytes of a batch of READs.
 const BATCH_BYTES: usize = 128 << 10;
 /// How far the bare loop prefetches: what is best for it here.
