@@ -16,7 +16,7 @@ use crate::report::{Better, Row};
 /// READs in flight: enough to hide the latency of memory and of the page tables.
 const WINDOW: usize = 48;
 /// Bytes of a batch of READs.
-const BATCH_BYTES: usize = 128 << 10;
+const BATCH_BYTES: usize = 256 << 10;
 /// How far the bare loop prefetches: what is best for it here.
 const BARE_AHEAD: usize = 16;
 /// From here on a READ is a copy more than a wait: it stands beside a memcpy.
@@ -137,7 +137,7 @@ fn pipelined(
 
 /// READs at the offsets, over and over: a batch at a time into a buffer that stays in cache.
 fn run_pipeline(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize) {
-    let batch = (BATCH_BYTES / bytes).clamp(window, 1024);
+    let batch = (BATCH_BYTES / bytes).clamp(window, 4096);
     let mut into = vec![0; batch * bytes];
     let mut total = 0u64;
     for start in (0..count).step_by(batch) {
