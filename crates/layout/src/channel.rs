@@ -18,7 +18,7 @@ use zerocopy::little_endian::U64;
 pub const CONTROL_BYTES: usize = 4096;
 
 /// Default bytes of each ring: 1024 one-line requests, and 100 clients stay under 60 MiB.
-pub const RING_BYTES_DEFAULT: usize = 256 << 10;
+pub const RING_BYTES_DEFAULT: usize = 64 << 10;
 /// The smallest ring that a node accepts: a piece is a quarter of it.
 pub const RING_BYTES_MIN: usize = 4 << 10;
 /// The largest ring that a node accepts.

@@ -60,8 +60,10 @@ pub struct Progress {
 pub struct RingWriter {
     place: Place,
     consumed: Progress,
-    /// Bytes written since the start.
+    /// Bytes written since the start...
     tail: u64,
+    /// ...and where that is in the ring: kept, because a division costs as much as a cache hit.
+    at: u64,
     /// Bytes consumed since the start, as last seen.
     head: u64,
     number: u32,
@@ -70,7 +72,7 @@ pub struct RingWriter {
 impl RingWriter {
     /// A writer to a ring of zeros.
     pub fn new(place: Place, consumed: Progress) -> Self {
-        Self { place, consumed, tail: 0, head: 0, number: 1 }
+        Self { place, consumed, tail: 0, at: 0, head: 0, number: 1 }
     }
 
     /// Whether `bytes` fit, after a look at what the reader has reported if need be.
@@ -105,27 +107,26 @@ impl RingWriter {
         debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));
         let ring = self.place.bytes as u64;
         let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;
-        let at = self.tail % ring;
-        let skip = if at + cell > ring { ring - at } else { 0 };
+        let skip = if self.at + cell > ring { ring - self.at } else { 0 };
         if !self.has_room(skip + cell) {
             return Err(Full);
         }
         if skip > 0 {
-            self.publish(at, Arrival::WRAP, skip);
+            self.publish(Arrival::WRAP, skip);
         }
-        let at = self.tail % ring;
+        let at = self.at;
         self.place.words.owns_to_write(self.place.base + at, cell as usize);
         // Offsets are in bounds by construction: the ring lies inside its memory.
         let _ = store_lines(&self.place.words, self.place.base + at, header, body);
-        self.publish(at, (MessageHeader::BYTES + body.len()) as u32, cell);
+        self.publish((MessageHeader::BYTES + body.len()) as u32, cell);
         // The reader had the next line last, a lap ago: having it back by the time of the next
         // message keeps a cache miss out of that message's way.
-        self.place.words.prefetch_for_store(self.place.base + self.tail % ring);
+        self.place.words.prefetch_for_store(self.place.base + self.at);
         Ok(())
     }
 
-    /// Makes what stands at `at` a message.
-    fn publish(&mut self, at: u64, bytes: u32, advance: u64) {
+    /// Makes what stands at the tail a message.
+    fn publish(&mut self, bytes: u32, advance: u64) {
         let arrival = Arrival { bytes, number: self.number };
         // SYNC: Release, pairs with the Acquire load in `RingReader::peek`: whoever sees the
         // arrival word sees the message.
@@ -133,10 +134,17 @@ impl RingWriter {
         let order = Ordering::Release;
         #[cfg(barn_plant = "ring_publish_relaxed")]
         let order = Ordering::Relaxed;
-        let _ = self.place.words.store_word(self.place.base + at, arrival.to_bits(), order);
+        let _ = self.place.words.store_word(self.place.base + self.at, arrival.to_bits(), order);
         self.tail += advance;
+        self.at = wrapped(self.at + advance, self.place.bytes);
         self.number = Arrival::next(self.number);
     }
+}
+
+/// A place in the ring after a step that ends at its end or before.
+#[inline]
+fn wrapped(at: u64, ring_bytes: usize) -> u64 {
+    if at == ring_bytes as u64 { 0 } else { at }
 }
 
 /// The reading side.
@@ -144,8 +152,10 @@ impl RingWriter {
 pub struct RingReader {
     place: Place,
     consumed: Progress,
-    /// Bytes consumed since the start.
+    /// Bytes consumed since the start...
     head: u64,
+    /// ...and where that is in the ring.
+    at: u64,
     reported: u64,
     number: u32,
 }
@@ -153,7 +163,7 @@ pub struct RingReader {
 impl RingReader {
     /// A reader of a ring of zeros.
     pub fn new(place: Place, consumed: Progress) -> Self {
-        Self { place, consumed, head: 0, reported: 0, number: 1 }
+        Self { place, consumed, head: 0, at: 0, reported: 0, number: 1 }
     }
 
     /// Whether the next message may be there.
@@ -195,7 +205,7 @@ impl RingReader {
             if !self.awaits(arrival)? {
                 return Ok(None);
             }
-            let at = self.head % ring;
+            let at = self.at;
             if arrival.bytes == Arrival::WRAP {
                 if at == 0 {
                     return Err(Corrupt);
@@ -228,6 +238,7 @@ impl RingReader {
 
     fn advance(&mut self, bytes: u64) {
         self.head += bytes;
+        self.at = wrapped(self.at + bytes, self.place.bytes);
         self.number = Arrival::next(self.number);
     }
 
@@ -247,7 +258,7 @@ impl RingReader {
     /// Where the next arrival word will be, in the ring's memory.
     #[inline]
     fn next_at(&self) -> u64 {
-        self.place.base + self.head % self.place.bytes as u64
+        self.place.base + self.at
     }
 
     /// Where the next arrival word will be, and its number.
