@@ -13,6 +13,8 @@
 
 #[cfg(not(loom))]
 mod call;
+#[cfg(not(loom))]
+mod confirmed;
 #[cfg(all(feature = "conformance", not(loom)))]
 pub mod conformance;
 #[cfg(not(loom))]
@@ -53,6 +55,7 @@ mod verb;
 pub use {
     barn_layout::RegionId,
     call::{Call, Receive, Sending},
+    confirmed::{Confirmation, Confirmed},
     connection::{ConnectOptions, Connecting, Connection, Messaging},
     drive::{Pipeline, block_on},
     error::{CallError, ConnectError, OpenError, OperationError},

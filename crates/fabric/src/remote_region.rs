@@ -120,6 +120,18 @@ impl RemoteRegion {
         }
     }
 
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Asks the CPU to fetch bytes that are about to be read, where the region is mapped here.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, bytes: usize) {
+        if let Place::Mapped { words, .. } = &self.place {
+            words.prefetch(offset, bytes);
+        }
+    }
+
     /// What READs of this region promise.
     pub fn guarantees(&self) -> Guarantees {
         self.opened.link.guarantees()
@@ -270,7 +282,7 @@ impl Operation<'_> {
 
 /// Whether the node is there and the grant stands.
 #[inline(always)]
-fn check_standing(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
+pub(crate) fn check_standing(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
     // SYNC: Acquire, pairs with the Release store in the client's `close`.
     if !open.load(Ordering::Acquire) {
         return Err(OperationError::PeerGone);

@@ -17,5 +17,6 @@ pub mod frame;
 pub mod handshake;
 pub mod limits;
 pub mod message;
+pub mod object;
 
 pub use address::{Address, FatPointer, RegionId};

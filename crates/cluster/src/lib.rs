@@ -1,0 +1,2 @@
+//! Who holds which region: members, leases, placement.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Turns registered regions into allocated, versioned objects.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Changes many objects at once, strictly serializably; recovers.
+#![forbid(unsafe_code)]
