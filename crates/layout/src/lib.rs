@@ -18,5 +18,6 @@ pub mod handshake;
 pub mod limits;
 pub mod message;
 pub mod object;
+pub mod transaction;
 
 pub use address::{Address, FatPointer, RegionId};

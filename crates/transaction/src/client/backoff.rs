@@ -1,0 +1,61 @@
+//! Waiting before another attempt: random, longer each time, never past the deadline.
+
+use super::{Environment, Inner};
+use std::time::Duration;
+
+/// The first wait is at most this: about what a commit takes that holds a lock.
+const FIRST: Duration = Duration::from_micros(2);
+/// No wait is longer.
+const LONGEST: Duration = Duration::from_millis(2);
+/// Waits up to this are spent spinning: waking a sleeper costs more.
+const SPIN_MAX: Duration = Duration::from_micros(8);
+
+/// Counts attempts and waits between them.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    pub(crate) attempts: u64,
+    bound: Duration,
+    started: Option<Duration>,
+    limit: Duration,
+}
+
+impl Backoff {
+    /// No attempt yet, and `limit` for all of them.
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { attempts: 0, bound: FIRST, started: None, limit }
+    }
+
+    /// Waits before the next attempt; false if there is no time for one.
+    pub(crate) async fn wait(&mut self, inner: &Inner) -> bool {
+        self.attempts += 1;
+        let now = inner.now();
+        let started = *self.started.get_or_insert(now);
+        if now - started >= self.limit {
+            return false;
+        }
+        let nanos = inner.random_below(self.bound.as_nanos() as u64) + 1;
+        self.bound = (self.bound * 2).min(LONGEST);
+        pause(&inner.environment, Duration::from_nanos(nanos)).await;
+        true
+    }
+}
+
+/// Waits for a while.
+pub(crate) async fn pause(environment: &Environment, time: Duration) {
+    let clock = &environment.clock;
+    let until = clock.now() + time;
+    if time <= SPIN_MAX {
+        // A virtual clock stands still while we look at it: then the scheduler is asked.
+        let start = clock.now();
+        for _ in 0..64 {
+            std::hint::spin_loop();
+        }
+        if clock.now() != start {
+            while clock.now() < until {
+                std::hint::spin_loop();
+            }
+            return;
+        }
+    }
+    environment.schedule.sleep(time).await;
+}

@@ -1,0 +1,172 @@
+//! Commit: the phases of a transaction's end, in order (FaRM section 3.4).
+//!
+//! ```text
+//! nothing written     read again the versions of all but the last object
+//! one node touched    one message: locked, validated and changed there
+//! otherwise           prepare (lock) -> validate (reads) -> decide -> [the caller is told] -> apply
+//! ```
+
+use super::phase::{decide, prepare, validate};
+use super::resolve::resolve;
+use super::transaction::{Entry, Transaction};
+use super::{Client, ClientStats, Inner};
+use crate::error::{ClientError, CommitError};
+use barn_layout::transaction::{Change, TransactionId};
+use std::sync::atomic::Ordering;
+
+/// A step of a commit, as tests are told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommitStep {
+    /// About to ask the nodes to lock.
+    Prepare,
+    /// All have.
+    Prepared,
+    /// The reads are still true.
+    Validated,
+    /// All nodes know that it will be carried out.
+    Decided,
+    /// All have been told to carry it out.
+    Applied,
+}
+
+impl CommitStep {
+    /// All steps, in order.
+    pub const ALL: [Self; 5] = [Self::Prepare, Self::Prepared, Self::Validated, Self::Decided, Self::Applied];
+}
+
+/// Is told of steps.
+pub trait Observer: Send + Sync {
+    /// A commit has come this far.
+    fn at(&self, step: CommitStep);
+}
+
+/// A transaction that was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its name.
+    pub id: TransactionId,
+    /// How many nodes it changed.
+    pub nodes: usize,
+}
+
+/// What the phases work on.
+pub(crate) struct Commit<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) transaction: &'a Transaction,
+    pub(crate) id: TransactionId,
+    /// The nodes whose objects it changes, as places in the transaction's list.
+    pub(crate) writers: Vec<usize>,
+}
+
+impl Commit<'_> {
+    pub(crate) fn at(&self, step: CommitStep) {
+        if let Some(observer) = &self.inner.options.observer {
+            observer.at(step);
+        }
+    }
+
+    /// The entries of a node that are changed.
+    pub(crate) fn writes(&self, node: usize) -> impl Iterator<Item = &Entry> {
+        let changed = |entry: &&Entry| entry.change.is_some() && !self.transaction.is_unmade(entry);
+        self.transaction.entries.iter().filter(move |entry| entry.node == node).filter(changed)
+    }
+
+    /// The entries that were only read.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = &Entry> {
+        self.transaction.entries.iter().filter(|entry| entry.change.is_none())
+    }
+}
+
+impl Transaction {
+    /// Commits: all of the transaction's changes, or none.
+    ///
+    /// `Ok` means that it has been carried out, in one moment between the call and its return, and
+    /// that everything it read was true at that moment.
+    pub async fn commit(mut self) -> Result<Committed, CommitError> {
+        let client: Client = self.client.clone();
+        let inner = &*client.inner;
+        let table = self.table.clone().unwrap_or_else(|| inner.table());
+        // ORDER: Relaxed: only that numbers differ matters.
+        let number = inner.next_number.fetch_add(1, Ordering::Relaxed);
+        let id = TransactionId { session: table.session.into(), number: number.into() };
+        let mut commit = Commit { inner, transaction: &self, id, writers: Vec::new() };
+        for node in 0..self.nodes.len() {
+            if commit.writes(node).next().is_some() {
+                commit.writers.push(node);
+            }
+        }
+        let nodes = commit.writers.len();
+        let outcome = match commit.writers[..] {
+            [] => validate::read_only(&commit, &table).await,
+            [node] if commit.reads().all(|entry| entry.node == node) => {
+                let done = prepare::alone(&commit, node).await;
+                settle(&commit, done).await
+            }
+            _ => {
+                let done = across(&commit, &table).await;
+                settle(&commit, done).await
+            }
+        };
+        if inner.activity.is_doomed(&self.guard) && nodes == 0 {
+            // What it read may have been given another shape meanwhile.
+            return Err(ClientError::TooOld { age_max: inner.options.age_max }.into());
+        }
+        match &outcome {
+            Ok(()) => ClientStats::add(&inner.stats.commits, 1),
+            Err(CommitError::Conflict { .. }) => ClientStats::add(&inner.stats.conflicts, 1),
+            Err(_) => {}
+        }
+        // Places that the nodes have taken over, or may have, are not ours to give back.
+        let given = outcome.is_ok() || matches!(outcome, Err(CommitError::Indeterminate)) || nodes > 1;
+        if given {
+            self.entries.iter_mut().filter(|entry| entry.change == Some(Change::Create)).for_each(|entry| {
+                entry.change = None;
+            });
+        }
+        outcome.map(|()| Committed { id, nodes })
+    }
+}
+
+/// How far a commit came that did not go through.
+pub(crate) enum Stopped {
+    /// Nothing was changed, and nobody holds anything of it any more.
+    Refused(CommitError),
+    /// The nodes know better than we do.
+    Unknown,
+}
+
+impl From<CommitError> for Stopped {
+    fn from(error: CommitError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+async fn settle(commit: &Commit<'_>, done: Result<(), Stopped>) -> Result<(), CommitError> {
+    match done {
+        Ok(()) => Ok(()),
+        Err(Stopped::Refused(error)) => Err(error),
+        Err(Stopped::Unknown) => {
+            ClientStats::add(&commit.inner.stats.resolved, 1);
+            resolve(commit).await
+        }
+    }
+}
+
+/// Two phases, and a third that nobody waits for.
+async fn across(commit: &Commit<'_>, table: &super::table::Table) -> Result<(), Stopped> {
+    commit.at(CommitStep::Prepare);
+    prepare::lock(commit).await?;
+    commit.at(CommitStep::Prepared);
+    #[cfg(not(barn_plant = "validation_skipped"))]
+    if let Err(error) = validate::reads(commit, table).await {
+        prepare::abort(commit).await;
+        return Err(error.into());
+    }
+    commit.at(CommitStep::Validated);
+    #[cfg(not(barn_plant = "told_before_decided"))]
+    decide::decide(commit).await?;
+    commit.at(CommitStep::Decided);
+    decide::apply(commit).await;
+    commit.at(CommitStep::Applied);
+    Ok(())
+}

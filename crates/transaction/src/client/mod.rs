@@ -1,0 +1,219 @@
+//! A client of the shared address space: reads objects for itself, and commits transactions.
+//!
+//! What always holds:
+//! - a client has one *session* at all nodes it talks to; once any of them has ended it, the client
+//!   begins another everywhere, and what was under way in the old one is given up or found out;
+//! - what a read gave is true of some moment during the read, also if this process or the node was
+//!   stopped in between: the node's lease on the session is looked at after the bytes
+//!   ([`Table::is_valid`]);
+//! - memory that a read may still look at is not given another shape: see [`activity`].
+
+pub(crate) mod activity;
+mod backoff;
+mod commit;
+mod keeper;
+mod phase;
+mod read;
+mod resolve;
+mod retry;
+mod ship;
+mod table;
+mod transaction;
+
+pub use commit::{CommitStep, Committed, Observer};
+pub use read::{Object, Snapshot};
+pub use retry::RunOptions;
+pub use transaction::Transaction;
+
+use crate::error::ClientError;
+use activity::Activity;
+use barn_cluster::{Directory, Member};
+use barn_fabric::seam::{Clock, Random, Schedule, Seeded};
+use barn_fabric::{ConnectError, Connection};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
+use table::Table;
+
+/// A future in a box.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// How a client reaches the members of a cluster.
+pub trait Connector: Send + Sync {
+    /// Connects to a member.
+    fn connect<'a>(&'a self, member: &'a Member) -> Boxed<'a, Result<Connection, ConnectError>>;
+}
+
+/// What a client stands on.
+#[derive(Clone)]
+pub struct Environment {
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Who runs its keeper and wakes it from waits.
+    pub schedule: Arc<dyn Schedule>,
+    /// How it reaches nodes.
+    pub connector: Arc<dyn Connector>,
+    /// The method by which nodes give their configuration.
+    pub configuration_method: u16,
+    /// What its random numbers follow from.
+    pub seed: u64,
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Environment")
+    }
+}
+
+/// How a client behaves.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// How long an operation may take, all in all, with its retries.
+    pub deadline: Duration,
+    /// How old a transaction may grow: memory that it may still look at waits for it.
+    pub age_max: Duration,
+    /// Is told of every step of every commit; for tests.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        // 5 s, as the fabric's; 30 s is long for optimistic transactions, which should be short.
+        Self { deadline: Duration::from_secs(5), age_max: Duration::from_secs(30), observer: None }
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// What a client did, counted.
+#[derive(Debug, Default)]
+pub struct ClientStats {
+    /// READs of objects and of their versions.
+    pub reads: AtomicU64,
+    /// READs that had to be made again: the object was locked, or was caught in a change.
+    pub read_retries: AtomicU64,
+    /// Of those, READs whose words did not belong together.
+    pub torn: AtomicU64,
+    /// Messages sent.
+    pub messages: AtomicU64,
+    /// Transactions committed.
+    pub commits: AtomicU64,
+    /// Transactions that did not go through because of another.
+    pub conflicts: AtomicU64,
+    /// Transactions whose outcome had to be found out from the nodes.
+    pub resolved: AtomicU64,
+    /// The most attempts that one call of `run` has needed.
+    pub attempts_max: AtomicU64,
+    /// Sessions begun.
+    pub sessions: AtomicU64,
+}
+
+impl ClientStats {
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        // ORDER: Relaxed: counters, of which nothing else follows.
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// A counter's value.
+    pub fn get(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+}
+
+/// A client. Clones are the same client; threads may share one.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) environment: Environment,
+    pub(crate) options: ClientOptions,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) table: RwLock<Arc<Table>>,
+    /// Members to which a connection is being made.
+    pub(crate) connecting: Mutex<Vec<barn_cluster::MemberId>>,
+    pub(crate) random: Mutex<Seeded>,
+    pub(crate) next_number: AtomicU64,
+    pub(crate) next_member: AtomicU64,
+    pub(crate) activity: Activity,
+    pub(crate) stats: ClientStats,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client(session {:016x})", self.inner.table().session)
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Client {
+    /// A client of the cluster that `directory` describes. Connects when it has to.
+    pub fn new(environment: Environment, directory: Arc<Directory>, options: ClientOptions) -> Self {
+        let mut random = Seeded::new(environment.seed);
+        let table = Table::new(random.next());
+        let next_member = random.next();
+        let inner = Arc::new(Inner {
+            activity: Activity::default(),
+            environment,
+            options,
+            directory,
+            table: RwLock::new(Arc::new(table)),
+            connecting: Mutex::default(),
+            random: Mutex::new(random),
+            next_number: AtomicU64::new(1),
+            next_member: AtomicU64::new(next_member),
+            stats: ClientStats::default(),
+        });
+        keeper::start(&inner);
+        Self { inner }
+    }
+
+    /// What it did, counted.
+    pub fn stats(&self) -> &ClientStats {
+        &self.inner.stats
+    }
+
+    /// Who holds what, as far as the client knows.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.inner.directory
+    }
+
+    /// Begins a transaction. Nothing is sent until it reads or allocates.
+    pub fn begin(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
+}
+
+impl Inner {
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.table.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.environment.clock.now()
+    }
+
+    pub(crate) fn random_below(&self, bound: u64) -> u64 {
+        lock(&self.random).below(bound.max(1))
+    }
+
+    /// Whether an error says that the session is over; if so, the client begins another.
+    pub(crate) fn session_lost(&self, session: u64) -> ClientError {
+        let mut table = self.table.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if table.session == session {
+            let next = lock(&self.random).next();
+            *table = Arc::new(Table::new(next));
+        }
+        ClientError::SessionLost
+    }
+}

@@ -1,0 +1,105 @@
+//! Validate: what was read is still true. By READs where few, by message where many.
+
+use super::super::ClientStats;
+use super::super::commit::Commit;
+use super::super::table::Table;
+use super::super::transaction::Entry;
+use super::all;
+use crate::error::{Broken, ClientError, CommitError};
+use crate::wire::{Method, whole};
+use barn_layout::limits::WORD_BYTES;
+use barn_layout::object::{LockMode, VersionWord};
+use barn_layout::transaction::{ReadEntry, Verdict, Vote};
+use zerocopy::IntoBytes;
+
+/// Up to so many objects of one node are validated by READs of their versions; more, by one
+/// message, which costs the node's CPU once instead of the network many times.
+const READS_MAX: usize = 4;
+/// The same where a READ is a load: a message costs as much as some ten of them.
+const READS_MAX_MAPPED: usize = 64;
+
+/// Whether a version word is that of the version which was read.
+enum Lock {
+    /// It may be locked by somebody who has not changed it yet.
+    MayBePrepared,
+    /// It must not be locked at all.
+    MustBeFree,
+}
+
+async fn check(commit: &Commit<'_>, table: &Table, entry: &Entry, lock: &Lock) -> Result<(), CommitError> {
+    let address = entry.pointer.address;
+    let conflict = CommitError::Conflict { address: Some(address) };
+    let session = commit.id.session.get();
+    let Some(link) = table.region(address.region()) else { return Err(ClientError::SessionLost.into()) };
+    let mut word = [0; WORD_BYTES];
+    ClientStats::add(&commit.inner.stats.reads, 1);
+    link.remote
+        .read(u64::from(address.offset()), &mut word)
+        .await
+        .map_err(|error| commit.inner.broken(session, Broken::from(error)))?;
+    let word = VersionWord(u64::from_le_bytes(word));
+    let free = match lock {
+        Lock::MayBePrepared => word.mode() != LockMode::Exclusive,
+        Lock::MustBeFree => word.mode() == LockMode::Free || cfg!(barn_plant = "validation_ignores_locks"),
+    };
+    if word.version() != entry.version || !free {
+        return Err(conflict);
+    }
+    Ok(())
+}
+
+/// A transaction that changes nothing: every object but the last is looked at once more. What the
+/// others held when the last was read is what was read of them, so all were true in that moment.
+pub(in super::super) async fn read_only(commit: &Commit<'_>, table: &Table) -> Result<(), CommitError> {
+    let entries = &commit.transaction.entries;
+    if let Some((_, others)) = entries.split_last() {
+        #[cfg(not(barn_plant = "read_only_not_validated"))]
+        for entry in others {
+            check(commit, table, entry, &Lock::MayBePrepared).await?;
+        }
+        #[cfg(barn_plant = "read_only_not_validated")]
+        let _ = others;
+    }
+    let now = commit.inner.now();
+    if commit.transaction.nodes.iter().all(|node| node.is_valid(now)) {
+        return Ok(());
+    }
+    Err(commit.inner.session_lost(commit.id.session.get()).into())
+}
+
+/// A transaction that changes something: what it only read must be unchanged, and nobody may be
+/// about to change it, now that everything it changes is locked.
+pub(in super::super) async fn reads(commit: &Commit<'_>, table: &Table) -> Result<(), CommitError> {
+    for (at, node) in commit.transaction.nodes.iter().enumerate() {
+        let entries: Vec<&Entry> = commit.reads().filter(|entry| entry.node == at).collect();
+        let mapped = table.regions_are_mapped();
+        let few = if mapped { READS_MAX_MAPPED } else { READS_MAX };
+        if entries.len() <= few {
+            let checked = all(entries.iter().map(|entry| check(commit, table, entry, &Lock::MustBeFree))).await;
+            checked.into_iter().collect::<Result<(), _>>()?;
+            continue;
+        }
+        let mut message = Vec::with_capacity(entries.len() * ReadEntry::BYTES);
+        for entry in entries {
+            let read =
+                ReadEntry { address: entry.pointer.address.to_bits().into(), version: entry.version.into() };
+            message.extend_from_slice(read.as_bytes());
+        }
+        let mut reply = Vec::new();
+        ClientStats::add(&commit.inner.stats.messages, 1);
+        node.connection
+            .call(Method::Validate as u16, &message, &mut reply)
+            .await
+            .map_err(|error| commit.inner.broken(commit.id.session.get(), Broken::from(error)))?;
+        let vote: &Vote = whole(&reply).map_err(|_| ClientError::Refused { why: "a vote of another version".into() })?;
+        if vote.verdict.get() != Verdict::Yes as u32 {
+            let address = Some(barn_layout::Address::from_bits(vote.address.get()));
+            return Err(CommitError::Conflict { address });
+        }
+    }
+    let now = commit.inner.now();
+    if commit.transaction.nodes.iter().all(|node| node.is_valid(now)) {
+        return Ok(());
+    }
+    Err(commit.inner.session_lost(commit.id.session.get()).into())
+}

@@ -1,0 +1,201 @@
+//! Lock-free reads: one READ in the common case, verified, and tried again when a writer was there
+//! (FaRM section 3.5).
+
+use super::activity::Guard;
+use super::backoff::Backoff;
+use super::table::{RegionLink, Table};
+use super::{Client, ClientStats, Inner};
+use crate::error::ClientError;
+use crate::id::Pointer;
+use barn_heap::{HEADER_BYTES, Seen, inspect};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// An object as it was read: its bytes, and which version they are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object {
+    pub(crate) bytes: Vec<u8>,
+    /// How often the object had been changed.
+    pub version: u64,
+}
+
+impl Object {
+    /// The object's bytes, alone.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.drain(..HEADER_BYTES);
+        self.bytes
+    }
+}
+
+impl Deref for Object {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..]
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object(version {}, {} bytes)", self.version, self.len())
+    }
+}
+
+/// Several objects as they were at one moment, in the order in which they were asked for.
+pub type Snapshot = Vec<Object>;
+
+/// An operation of the client, from its start to its end.
+pub(crate) struct Operation<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) guard: Guard,
+}
+
+impl<'a> Operation<'a> {
+    pub(crate) fn start(inner: &'a Inner) -> Self {
+        Self { inner, guard: inner.activity.enter() }
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        self.inner.activity.leave(&self.guard);
+    }
+}
+
+impl Inner {
+    /// Reads an object into `buffer`, header and all; gives its version.
+    pub(crate) async fn read_into(
+        &self,
+        link: &RegionLink,
+        pointer: Pointer,
+        buffer: &mut [u8],
+    ) -> Result<u64, Failed> {
+        let mut backoff = None;
+        loop {
+            ClientStats::add(&self.stats.reads, 1);
+            let offset = u64::from(pointer.address.offset());
+            let confirmation = link.remote.read_confirmed(offset, buffer).await.map_err(Failed::Link)?;
+            match inspect(pointer.address, Some(pointer.incarnation), buffer, confirmation) {
+                Seen::Whole(view) => {
+                    if view.bytes != pointer.bytes as usize {
+                        return Err(Failed::Client(ClientError::Freed { pointer }));
+                    }
+                    return Ok(view.version);
+                }
+                Seen::Freed => return Err(Failed::Client(ClientError::Freed { pointer })),
+                Seen::Torn => ClientStats::add(&self.stats.torn, 1),
+                Seen::Locked => {}
+            }
+            ClientStats::add(&self.stats.read_retries, 1);
+            let backoff: &mut Backoff = backoff.get_or_insert_with(|| Backoff::new(self.options.deadline));
+            if !backoff.wait(self).await {
+                let (address, attempts) = (pointer.address, backoff.attempts);
+                return Err(Failed::Client(ClientError::Contended { address, attempts }));
+            }
+        }
+    }
+
+    /// Reads an object through a session's table, which is brought up to date if need be.
+    pub(crate) async fn read_object(
+        &self,
+        table: &mut Arc<Table>,
+        pointer: Pointer,
+        buffer: &mut [u8],
+    ) -> Result<u64, ClientError> {
+        let session = table.session;
+        let read = match table.region(pointer.address.region()) {
+            Some(link) => self.read_into(link, pointer, buffer).await,
+            None => {
+                let link = self.region(session, pointer.address.region()).await?;
+                *table = self.table();
+                self.read_into(&link, pointer, buffer).await
+            }
+        };
+        read.map_err(|failed| match failed {
+            Failed::Client(error) => error,
+            // Out of bounds: whatever the pointer was made from, no object is there.
+            Failed::Link(barn_fabric::OperationError::OutOfBounds { .. } | barn_fabric::OperationError::Misaligned { .. }) => {
+                ClientError::Freed { pointer }
+            }
+            Failed::Link(error) => self.broken(session, error.into()),
+        })
+    }
+
+    /// Whether what was read from a region's node may be believed.
+    pub(crate) fn check_lease(&self, table: &Table, region: barn_layout::RegionId) -> Result<(), ClientError> {
+        let valid = table.region(region).is_some_and(|link| link.node.is_valid(self.now()));
+        #[cfg(barn_plant = "lease_not_checked")]
+        let valid = valid || true;
+        if valid { Ok(()) } else { Err(self.session_lost(table.session)) }
+    }
+}
+
+/// Why a read gave nothing.
+pub(crate) enum Failed {
+    Client(ClientError),
+    Link(barn_fabric::OperationError),
+}
+
+impl Client {
+    /// Reads an object: one READ, unless a writer is at it.
+    pub async fn read(&self, pointer: Pointer) -> Result<Object, ClientError> {
+        let inner = &*self.inner;
+        let operation = Operation::start(inner);
+        let mut object = Object { bytes: vec![0; HEADER_BYTES + pointer.bytes as usize], version: 0 };
+        let mut lost = None;
+        // A session that is over is no reason for a read to fail, as it changes nothing.
+        for _ in 0..2 {
+            let mut table = inner.table();
+            let read = match inner.read_object(&mut table, pointer, &mut object.bytes).await {
+                Ok(version) => {
+                    object.version = version;
+                    inner.check_lease(&table, pointer.address.region())
+                }
+                Err(error) => Err(error),
+            };
+            match read {
+                Err(error @ ClientError::SessionLost) => lost = Some(error),
+                Ok(()) if inner.activity.is_doomed(&operation.guard) => {
+                    return Err(ClientError::TooOld { age_max: inner.options.age_max });
+                }
+                done => return done.map(|()| object),
+            }
+        }
+        Err(lost.unwrap_or(ClientError::SessionLost))
+    }
+
+    /// Reads several objects as they were at one moment: a read-only transaction.
+    pub async fn read_all(&self, pointers: &[Pointer]) -> Result<Snapshot, ClientError> {
+        let mut backoff = Backoff::new(self.inner.options.deadline);
+        loop {
+            let mut transaction = self.begin();
+            let mut objects = Vec::with_capacity(pointers.len());
+            let mut failed = None;
+            for pointer in pointers {
+                match transaction.read_object(*pointer).await {
+                    Ok(object) => objects.push(object),
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+            let outcome = match failed {
+                None => transaction.commit().await.map(|_| ()),
+                Some(error) => Err(error.into()),
+            };
+            match outcome {
+                Ok(()) => return Ok(objects),
+                Err(crate::error::CommitError::Conflict { .. }) => {}
+                Err(crate::error::CommitError::Failed(error)) if error.is_passing() => {}
+                Err(crate::error::CommitError::Failed(error)) => return Err(error),
+                Err(crate::error::CommitError::Indeterminate) => {}
+            }
+            if !backoff.wait(&self.inner).await {
+                let address = pointers.first().map_or(barn_layout::Address::from_bits(0), |first| first.address);
+                return Err(ClientError::Contended { address, attempts: backoff.attempts });
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The nodes that a session talks to and the regions it reads: a value that is replaced as a whole,
+//! so that a transaction looks things up without a lock.
+
+use super::{Inner, lock};
+use crate::client::backoff::pause;
+use crate::error::{Broken, ClientError, unreachable};
+use crate::wire::{Method, whole};
+use barn_cluster::MemberId;
+use barn_fabric::{Connection, RemoteRegion, Rights};
+use barn_layout::RegionId;
+use barn_layout::transaction::{Hello, Welcome};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Holders count 1 % less than they were granted, for clocks that run apart.
+const DRIFT: u32 = 100;
+/// How long to wait before looking again whether another task has connected.
+const CONNECTING_PAUSE: Duration = Duration::from_micros(100);
+
+/// A session's nodes and regions.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) session: u64,
+    pub(crate) nodes: Vec<Arc<NodeLink>>,
+    /// In order of their numbers.
+    regions: Vec<(RegionId, Arc<RegionLink>)>,
+}
+
+/// A region that can be read.
+#[derive(Debug)]
+pub(crate) struct RegionLink {
+    pub(crate) remote: RemoteRegion,
+    pub(crate) node: Arc<NodeLink>,
+}
+
+/// A node that the session is known at.
+#[derive(Debug)]
+pub(crate) struct NodeLink {
+    pub(crate) member: MemberId,
+    pub(crate) connection: Connection,
+    pub(crate) lease: Duration,
+    /// Until when what is read there may be believed, in nanoseconds of our clock.
+    valid_until: AtomicU64,
+    /// What the keeper knows of the node's epochs.
+    pub(crate) epochs: Mutex<Epochs>,
+}
+
+/// An epoch that the node has told us of, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epochs {
+    /// The epoch that we have told the node we are in.
+    pub(crate) left: u64,
+    /// A newer one, and the generation that began after we heard of it.
+    pub(crate) told: Option<(u64, u64)>,
+}
+
+impl NodeLink {
+    /// Notes that the node renewed our session when asked at `asked`.
+    pub(crate) fn renewed(&self, asked: Duration) {
+        let until = asked + self.lease - self.lease / DRIFT;
+        // ORDER: Relaxed: a time that stands alone.
+        self.valid_until.fetch_max(until.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether what was read from the node before `now` may be believed.
+    #[inline]
+    pub(crate) fn is_valid(&self, now: Duration) -> bool {
+        (now.as_nanos() as u64) < self.valid_until.load(Ordering::Relaxed)
+    }
+}
+
+impl Table {
+    pub(crate) fn new(session: u64) -> Self {
+        Self { session, nodes: Vec::new(), regions: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self, region: RegionId) -> Option<&Arc<RegionLink>> {
+        let at = self.regions.binary_search_by_key(&region, |(known, _)| *known).ok()?;
+        Some(&self.regions[at].1)
+    }
+
+    pub(crate) fn node(&self, member: MemberId) -> Option<&Arc<NodeLink>> {
+        self.nodes.iter().find(|node| node.member == member)
+    }
+
+    fn clone_with(&self, node: Option<Arc<NodeLink>>, region: Option<(RegionId, Arc<RegionLink>)>) -> Self {
+        let (mut nodes, mut regions) = (self.nodes.clone(), self.regions.clone());
+        nodes.extend(node);
+        if let Some((id, link)) = region
+            && let Err(at) = regions.binary_search_by_key(&id, |(known, _)| *known)
+        {
+            regions.insert(at, (id, link));
+        }
+        Self { session: self.session, nodes, regions }
+    }
+}
+
+impl Inner {
+    /// Puts a changed table in place, unless the session is another by now.
+    fn replace(
+        &self,
+        session: u64,
+        node: Option<Arc<NodeLink>>,
+        region: Option<(RegionId, Arc<RegionLink>)>,
+    ) -> Result<(), ClientError> {
+        let mut table = self.table.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if table.session != session {
+            return Err(ClientError::SessionLost);
+        }
+        *table = Arc::new(table.clone_with(node, region));
+        Ok(())
+    }
+
+    /// What a broken link means: whatever it is, the session it belonged to is over.
+    pub(crate) fn broken(&self, session: u64, broken: Broken) -> ClientError {
+        match broken {
+            Broken::Session => self.session_lost(session),
+            Broken::Other(error) => error,
+        }
+    }
+
+    /// The region's link in the session's table; opened if need be.
+    pub(crate) async fn region(&self, session: u64, region: RegionId) -> Result<Arc<RegionLink>, ClientError> {
+        let table = self.table();
+        if table.session != session {
+            return Err(ClientError::SessionLost);
+        }
+        if let Some(link) = table.region(region) {
+            return Ok(link.clone());
+        }
+        drop(table);
+        let mut member = self.directory.primary(region);
+        if member.is_none() {
+            self.refresh(session).await;
+            member = self.directory.primary(region);
+        }
+        let Some(member) = member else { return Err(ClientError::NoRegion { region }) };
+        let node = self.node(session, member).await?;
+        let remote = node
+            .connection
+            .open(region, Rights::READ)
+            .await
+            .map_err(|error| self.broken(session, error.into()))?;
+        let link = Arc::new(RegionLink { remote, node });
+        self.replace(session, None, Some((region, link.clone())))?;
+        Ok(link)
+    }
+
+    /// A member's link in the session's table; connected if need be.
+    pub(crate) async fn node(&self, session: u64, member: MemberId) -> Result<Arc<NodeLink>, ClientError> {
+        loop {
+            let table = self.table();
+            if table.session != session {
+                return Err(ClientError::SessionLost);
+            }
+            if let Some(node) = table.node(member) {
+                return Ok(node.clone());
+            }
+            let mut connecting = lock(&self.connecting);
+            if !connecting.contains(&member) {
+                connecting.push(member);
+                break;
+            }
+            drop(connecting);
+            pause(&self.environment, CONNECTING_PAUSE).await;
+        }
+        let _connecting = Connecting { inner: self, member };
+        // Another task may have been done just before we began.
+        if let Some(node) = self.table().node(member).filter(|_| self.table().session == session) {
+            return Ok(node.clone());
+        }
+        let node = Arc::new(self.connect(session, member).await?);
+        self.replace(session, Some(node.clone()), None)?;
+        Ok(node)
+    }
+
+    async fn connect(&self, session: u64, member: MemberId) -> Result<NodeLink, ClientError> {
+        let configuration = self.directory.configuration();
+        let Some(known) = configuration.member(member) else {
+            return Err(ClientError::Unreachable { member, cause: "it is not in the cluster any more".into() });
+        };
+        let connection = self
+            .environment
+            .connector
+            .connect(known)
+            .await
+            .map_err(|error| unreachable(member, &error))?;
+        let connection = connection.with_deadline(self.options.deadline);
+        let asked = self.now();
+        let hello = Hello { session: session.into(), role: 0.into(), reserved: 0.into() };
+        let mut answer = Vec::new();
+        connection
+            .call(Method::Hello as u16, hello.as_bytes(), &mut answer)
+            .await
+            .map_err(|error| match Broken::from(error) {
+                // The node has seen this session end: it is of no use anywhere.
+                Broken::Other(ClientError::Refused { .. }) => self.session_lost(session),
+                other => self.broken(session, other),
+            })?;
+        let welcome: &Welcome = whole(&answer)
+            .map_err(|_| ClientError::Refused { why: "its welcome is of another version".into() })?;
+        let node = NodeLink {
+            member,
+            lease: Duration::from_millis(welcome.lease_ms.get()),
+            valid_until: AtomicU64::new(0),
+            epochs: Mutex::new(Epochs { left: welcome.epoch.get(), told: None }),
+            connection,
+        };
+        node.renewed(asked);
+        Ok(node)
+    }
+
+    /// Asks the nodes that are connected for a newer configuration.
+    pub(crate) async fn refresh(&self, session: u64) {
+        let table = self.table();
+        if table.session != session {
+            return;
+        }
+        for node in &table.nodes {
+            let known = self.directory.version();
+            let method = self.environment.configuration_method;
+            let asked = barn_cluster::Request::Get { known_version: known };
+            if let Ok(barn_cluster::Response::Current { configuration, .. }) =
+                barn_cluster::ask(&node.connection, method, &asked).await
+            {
+                if let Some(configuration) = configuration {
+                    let _ = self.directory.install(configuration, self.now());
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Says that a member is being connected to, for as long as it is.
+struct Connecting<'a> {
+    inner: &'a Inner,
+    member: MemberId,
+}
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        lock(&self.inner.connecting).retain(|member| *member != self.member);
+    }
+}

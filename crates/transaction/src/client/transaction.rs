@@ -1,0 +1,327 @@
+//! A transaction before its commit: what it has read, and what it wants to change.
+//!
+//! What always holds: an object has one entry; reading it again gives the same bytes, or what the
+//! transaction itself has put there; nothing leaves this process before `commit`, but for places
+//! reserved for new objects.
+//!
+//! Objects that are read one after another need not belong to one moment until `commit` says so
+//! (FaRM's transactions, too, are validated at their end): a program must not run wild on a
+//! combination of values that cannot be, only give up or go on to the commit that will refuse it.
+
+use super::activity::Guard;
+use super::read::Object;
+use super::table::{NodeLink, Table};
+use super::{Client, ClientStats, Inner, lock};
+use crate::error::ClientError;
+use crate::id::Pointer;
+use crate::wire::{Method, many};
+use barn_heap::{HEADER_BYTES, Purpose};
+use barn_layout::Address;
+use barn_layout::transaction::{Change, Reserve, ReservedPlace};
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
+
+/// Up to so many entries are looked through one by one.
+const LINEAR_MAX: usize = 16;
+
+/// An object that a transaction has touched.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) pointer: Pointer,
+    /// The version that was read; of a new object, the one it will have.
+    pub(crate) version: u64,
+    /// Which of the transaction's nodes holds it.
+    pub(crate) node: usize,
+    /// Where its present bytes are: as read, or as written.
+    pub(crate) body: Range<usize>,
+    pub(crate) change: Option<Change>,
+}
+
+/// What a transaction did with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The object.
+    pub pointer: Pointer,
+    /// The version that was read; of a new object, the one it will have.
+    pub version: u64,
+    /// How it is changed, if it is.
+    pub change: Option<Change>,
+}
+
+/// A transaction under way. Dropped without [`commit`](Self::commit), it has done nothing.
+pub struct Transaction {
+    pub(crate) client: Client,
+    pub(crate) guard: Guard,
+    pub(crate) table: Option<Arc<Table>>,
+    pub(crate) nodes: Vec<Arc<NodeLink>>,
+    pub(crate) entries: Vec<Entry>,
+    index: HashMap<Address, usize>,
+    pub(crate) arena: Vec<u8>,
+    /// Places that were reserved and will not be used.
+    pub(crate) unused: Vec<(usize, Address)>,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("objects", &self.entries.len()).finish()
+    }
+}
+
+impl Transaction {
+    pub(super) fn new(client: Client) -> Self {
+        let guard = client.inner.activity.enter();
+        Self {
+            client,
+            guard,
+            table: None,
+            nodes: Vec::new(),
+            entries: Vec::new(),
+            index: HashMap::new(),
+            arena: Vec::new(),
+            unused: Vec::new(),
+        }
+    }
+
+    fn find(&self, address: Address) -> Option<usize> {
+        if self.entries.len() <= LINEAR_MAX {
+            return self.entries.iter().position(|entry| entry.pointer.address == address);
+        }
+        self.index.get(&address).copied()
+    }
+
+    fn push(&mut self, entry: Entry) -> usize {
+        let at = self.entries.len();
+        if at == LINEAR_MAX {
+            self.index = self.entries.iter().enumerate().map(|(at, entry)| (entry.pointer.address, at)).collect();
+        }
+        if at >= LINEAR_MAX {
+            self.index.insert(entry.pointer.address, at);
+        }
+        self.entries.push(entry);
+        at
+    }
+
+    fn node_index(&mut self, node: &Arc<NodeLink>) -> usize {
+        match self.nodes.iter().position(|known| Arc::ptr_eq(known, node)) {
+            Some(at) => at,
+            None => {
+                self.nodes.push(node.clone());
+                self.nodes.len() - 1
+            }
+        }
+    }
+
+    fn check_age(&self) -> Result<(), ClientError> {
+        let inner = &self.client.inner;
+        if inner.activity.is_doomed(&self.guard) {
+            return Err(ClientError::TooOld { age_max: inner.options.age_max });
+        }
+        Ok(())
+    }
+
+    /// The entry of an object, which is read if it was not before.
+    async fn entry(&mut self, pointer: Pointer) -> Result<usize, ClientError> {
+        if let Some(at) = self.find(pointer.address) {
+            let entry = &self.entries[at];
+            if entry.pointer.incarnation != pointer.incarnation
+                || entry.pointer.bytes != pointer.bytes
+                || entry.change == Some(Change::Free)
+            {
+                return Err(ClientError::Freed { pointer });
+            }
+            return Ok(at);
+        }
+        let inner = self.client.inner.clone();
+        let mut table = self.table.take().unwrap_or_else(|| inner.table());
+        let start = self.arena.len();
+        self.arena.resize(start + HEADER_BYTES + pointer.bytes as usize, 0);
+        let read = inner.read_object(&mut table, pointer, &mut self.arena[start..]).await;
+        let node = table.region(pointer.address.region()).map(|link| link.node.clone());
+        self.table = Some(table);
+        let version = read?;
+        self.check_age()?;
+        let node = node.ok_or(ClientError::SessionLost)?;
+        let node = self.node_index(&node);
+        let body = start + HEADER_BYTES..self.arena.len();
+        Ok(self.push(Entry { pointer, version, node, body, change: None }))
+    }
+
+    /// Reads an object.
+    pub async fn read(&mut self, pointer: Pointer) -> Result<&[u8], ClientError> {
+        let at = self.entry(pointer).await?;
+        Ok(&self.arena[self.entries[at].body.clone()])
+    }
+
+    /// Reads an object, with the version that was read.
+    pub(crate) async fn read_object(&mut self, pointer: Pointer) -> Result<Object, ClientError> {
+        let at = self.entry(pointer).await?;
+        let entry = &self.entries[at];
+        let mut bytes = vec![0; HEADER_BYTES];
+        bytes.extend_from_slice(&self.arena[entry.body.clone()]);
+        Ok(Object { bytes, version: entry.version })
+    }
+
+    /// Replaces an object's bytes, which keep their length. One that was not read is read first:
+    /// it must not have been freed.
+    pub async fn write(&mut self, pointer: Pointer, body: &[u8]) -> Result<(), ClientError> {
+        if body.len() != pointer.bytes as usize {
+            return Err(ClientError::Length { pointer, bytes: body.len() });
+        }
+        let at = self.entry(pointer).await?;
+        let entry = &mut self.entries[at];
+        entry.change = entry.change.or(Some(Change::Update));
+        self.arena[entry.body.clone()].copy_from_slice(body);
+        Ok(())
+    }
+
+    /// Makes a new object. `near` asks for a place close to another's: in its block, its region, or
+    /// at least on its node.
+    pub async fn alloc(&mut self, body: &[u8], near: Option<Pointer>) -> Result<Pointer, ClientError> {
+        self.alloc_for(body, near, Purpose::Objects).await
+    }
+
+    /// Makes a new object, accounted for under a purpose.
+    pub async fn alloc_for(
+        &mut self,
+        body: &[u8],
+        near: Option<Pointer>,
+        purpose: Purpose,
+    ) -> Result<Pointer, ClientError> {
+        let made = self.make(body.len(), 1, near, purpose, |_| body).await?;
+        Ok(made[0])
+    }
+
+    /// Makes objects of one length side by side, so that [`Client::read_array`] reads many of them
+    /// at once.
+    pub async fn alloc_array(
+        &mut self,
+        bodies: &[&[u8]],
+        near: Option<Pointer>,
+    ) -> Result<Vec<Pointer>, ClientError> {
+        let Some(first) = bodies.first() else { return Ok(Vec::new()) };
+        if let Some(other) = bodies.iter().find(|body| body.len() != first.len()) {
+            let why = format!("elements of {} and of {} bytes: an array's are of one length", first.len(), other.len());
+            return Err(ClientError::Refused { why });
+        }
+        self.make(first.len(), bodies.len(), near, Purpose::Objects, |at| bodies[at]).await
+    }
+
+    async fn make<'b>(
+        &mut self,
+        bytes: usize,
+        count: usize,
+        near: Option<Pointer>,
+        purpose: Purpose,
+        body: impl Fn(usize) -> &'b [u8],
+    ) -> Result<Vec<Pointer>, ClientError> {
+        self.check_age()?;
+        let inner = self.client.inner.clone();
+        let session = self.table.get_or_insert_with(|| inner.table()).session;
+        let node = match near {
+            Some(near) => inner.region(session, near.address.region()).await?.node.clone(),
+            None => inner.any_node(session).await?,
+        };
+        let reserve = Reserve {
+            hint: near.map_or(0, |near| near.address.to_bits()).into(),
+            bytes: (bytes as u32).into(),
+            count: (count as u32).into(),
+            purpose: (purpose as u32).into(),
+            array: u32::from(count > 1).into(),
+            reserved: 0.into(),
+        };
+        let mut answer = Vec::new();
+        ClientStats::add(&inner.stats.messages, 1);
+        node.connection
+            .call(Method::Reserve as u16, reserve.as_bytes(), &mut answer)
+            .await
+            .map_err(|error| inner.broken(session, error.into()))?;
+        let places: &[ReservedPlace] = many(&answer)
+            .map_err(|_| ClientError::Refused { why: "its places are of another version".into() })?;
+        let node = self.node_index(&node);
+        let mut made = Vec::with_capacity(count);
+        for (at, place) in places.iter().enumerate().take(count) {
+            let address = Address::from_bits(place.address.get());
+            let pointer = Pointer { address, bytes: bytes as u32, incarnation: place.incarnation.get() };
+            let start = self.arena.len();
+            self.arena.extend_from_slice(body(at));
+            let body = start..self.arena.len();
+            let entry =
+                Entry { pointer, version: place.version.get(), node, body, change: Some(Change::Create) };
+            self.push(entry);
+            made.push(pointer);
+        }
+        if made.len() < count {
+            return Err(ClientError::Refused { why: format!("it had room for {} of {count} objects", made.len()) });
+        }
+        Ok(made)
+    }
+
+    /// Frees an object.
+    pub async fn free(&mut self, pointer: Pointer) -> Result<(), ClientError> {
+        let at = self.entry(pointer).await?;
+        let entry = &mut self.entries[at];
+        if entry.change == Some(Change::Create) {
+            // It never was: the entry stays, so that later uses of the pointer are refused.
+            self.unused.push((entry.node, pointer.address));
+        }
+        entry.change = Some(Change::Free);
+        Ok(())
+    }
+
+    /// What the transaction has touched so far.
+    pub fn touched(&self) -> Vec<Touched> {
+        let live = self.entries.iter().filter(|entry| !self.is_unmade(entry));
+        live.map(|entry| Touched { pointer: entry.pointer, version: entry.version, change: entry.change })
+            .collect()
+    }
+
+    /// Whether an entry is of an object that the transaction has made and freed again.
+    pub(crate) fn is_unmade(&self, entry: &Entry) -> bool {
+        self.unused.iter().any(|(_, address)| *address == entry.pointer.address)
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        let inner = &self.client.inner;
+        inner.activity.leave(&self.guard);
+        // Entries that a commit has used are not there any more.
+        for entry in self.entries.iter().filter(|entry| entry.change == Some(Change::Create)) {
+            self.unused.push((entry.node, entry.pointer.address));
+        }
+        if self.unused.is_empty() {
+            return;
+        }
+        let mut giving_back = lock(&inner.giving_back);
+        for (node, address) in self.unused.drain(..) {
+            giving_back.push((self.nodes[node].clone(), address));
+        }
+    }
+}
+
+impl Inner {
+    /// A node for new objects that need not be near to others: each in turn.
+    async fn any_node(&self, session: u64) -> Result<Arc<NodeLink>, ClientError> {
+        let configuration = self.directory.configuration();
+        // ORDER: Relaxed: any number will do.
+        let turn = self.next_member.fetch_add(1, Ordering::Relaxed) as usize;
+        let members: Vec<_> = configuration
+            .members
+            .iter()
+            .filter(|member| configuration.regions_of(member.id).next().is_some())
+            .map(|member| member.id)
+            .collect();
+        let mut last = ClientError::NoMember;
+        for at in 0..members.len() {
+            match self.node(session, members[(turn + at) % members.len()]).await {
+                Err(error @ ClientError::Unreachable { .. }) => last = error,
+                other => return other,
+            }
+        }
+        Err(last)
+    }
+}

@@ -1,0 +1,272 @@
+//! A node's side of transactions: it holds objects, locks them for others, and carries changes out.
+//!
+//! Everything here runs on the node's poll loop, one message at a time; strangers read the memory
+//! meanwhile. A transaction that touches one node is one message: locked, validated and changed in
+//! one go. One that touches several goes through three steps here:
+//!
+//! ```text
+//! Prepare   objects locked (what they hold may still be read), changes kept     -> Prepared
+//! Decide    every node has prepared and the reads are still true: nobody reads
+//!           the objects from here on                                            -> Decided
+//! Apply     every node has decided: changes carried out, objects unlocked       -> forgotten
+//! ```
+//!
+//! What always holds:
+//! - nothing of a transaction can be seen before every node that it changes has decided, and the
+//!   client is told only then: so whoever survives knows what the client may have been told;
+//! - a transaction whose client is lost is decided by the nodes ([`crate::resolver`]): *if any of
+//!   them has decided, it is carried out, otherwise not*. Asking a node for its state freezes it
+//!   there, so that every resolver comes to the same answer;
+//! - a session that has ended never comes back: what it sends later is refused;
+//! - a place that a client has reserved and not used is free again when its session ends.
+
+mod prepare;
+mod recover;
+mod session;
+mod ship;
+mod step;
+
+pub use ship::{Function, FunctionError, Functions, Local};
+
+use crate::wire::{Malformed, Method, vote};
+use barn_cluster::{Directory, MemberId};
+use barn_fabric::seam::Clock;
+use barn_fabric::{PeerId, Registry, Reply, Request};
+use barn_heap::{Heap, ObjectError};
+use barn_layout::transaction::{State, TransactionId, Verdict};
+use barn_layout::{Address, RegionId};
+use recover::Outcomes;
+use session::Sessions;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use zerocopy::IntoBytes;
+
+/// Bytes of changes that one transaction may hold at one node.
+pub const TRANSACTION_BYTES_MAX: usize = 256 << 20;
+
+/// How a participant is made.
+pub struct ParticipantOptions {
+    /// The node's number in its cluster.
+    pub member: MemberId,
+    /// Its objects.
+    pub heap: Heap,
+    /// Where its regions are registered: a session is let into them, and out again.
+    pub registry: Registry,
+    /// The regions that it holds.
+    pub regions: Vec<RegionId>,
+    /// Who holds what, as far as the node knows.
+    pub directory: Arc<Directory>,
+    /// How long a session lives without renewal.
+    pub lease: Duration,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What can be called by name.
+    pub functions: Functions,
+    /// Set while the node may not serve because it has lost its own lease.
+    pub fenced: Arc<AtomicBool>,
+}
+
+/// A transaction that waits for its decision here.
+#[derive(Debug)]
+struct Held {
+    participants: Vec<MemberId>,
+    /// Its changes, as they came.
+    writes: Vec<u8>,
+    count: usize,
+    decided: bool,
+    /// Only resolvers may change it from here on.
+    frozen: bool,
+    /// Its client is gone, or has left it.
+    orphan: bool,
+}
+
+/// What happened, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ParticipantStats {
+    /// Transactions carried out that touched no other node.
+    pub alone: u64,
+    /// Transactions prepared.
+    pub prepared: u64,
+    /// Of those, carried out.
+    pub applied: u64,
+    /// Transactions refused or aborted.
+    pub aborted: u64,
+    /// Transactions that resolvers ended.
+    pub resolved: u64,
+    /// Sessions that ended by their lease.
+    pub expired: u64,
+    /// Functions run.
+    pub shipped: u64,
+}
+
+/// A node's side of transactions.
+pub struct Participant {
+    member: MemberId,
+    heap: Heap,
+    registry: Registry,
+    regions: HashSet<RegionId>,
+    directory: Arc<Directory>,
+    lease: Duration,
+    clock: Arc<dyn Clock>,
+    functions: Functions,
+    fenced: Arc<AtomicBool>,
+    sessions: Sessions,
+    held: HashMap<TransactionId, Held>,
+    outcomes: Outcomes,
+    stats: ParticipantStats,
+    /// An answer in the making.
+    answer: Vec<u8>,
+}
+
+impl fmt::Debug for Participant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Participant").field("member", &self.member).field("held", &self.held.len()).finish()
+    }
+}
+
+/// A step that did not go through, and the object that stood in the way.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    verdict: Verdict,
+    address: u64,
+}
+
+impl From<Verdict> for Refusal {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, address: 0 }
+    }
+}
+
+impl From<Malformed> for Refusal {
+    fn from(_: Malformed) -> Self {
+        Verdict::Unknown.into()
+    }
+}
+
+impl Participant {
+    /// A participant over a heap, with nobody connected.
+    pub fn new(options: ParticipantOptions) -> Self {
+        Self {
+            member: options.member,
+            heap: options.heap,
+            registry: options.registry,
+            regions: options.regions.into_iter().collect(),
+            directory: options.directory,
+            lease: options.lease,
+            clock: options.clock,
+            functions: options.functions,
+            fenced: options.fenced,
+            sessions: Sessions::default(),
+            held: HashMap::new(),
+            outcomes: Outcomes::default(),
+            stats: ParticipantStats::default(),
+            answer: Vec::new(),
+        }
+    }
+
+    /// The node's objects.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// What happened, counted.
+    pub fn stats(&self) -> ParticipantStats {
+        self.stats
+    }
+
+    /// How many transactions wait for their decision.
+    pub fn waiting(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Answers a request of the transaction layer.
+    pub fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        let Some(method) = Method::from_bits(request.method) else { return reply.unknown_method() };
+        // ORDER: Relaxed: the flag stands alone, and a request that slips in just before it is set
+        // was sent under a lease that still held.
+        if self.fenced.load(Ordering::Relaxed) && method != Method::Orphans && method != Method::Freeze {
+            return reply.refuse("this node has lost its place in the cluster and serves nobody until it is back");
+        }
+        let (peer, body) = (request.peer, request.body);
+        let mut answer = std::mem::take(&mut self.answer);
+        answer.clear();
+        let done = match method {
+            Method::Prepare => {
+                let voted = self.prepare(peer, body);
+                self.vote_into(&mut answer, voted)
+            }
+            Method::Step => {
+                let voted = self.step(peer, body);
+                self.vote_into(&mut answer, voted)
+            }
+            Method::Validate => {
+                let voted = self.validate_message(body);
+                self.vote_into(&mut answer, voted)
+            }
+            Method::Hello => self.hello(peer, body, &mut answer),
+            Method::Renew => self.renew(peer, body, &mut answer),
+            Method::Reserve => self.reserve(peer, body, &mut answer),
+            Method::Release => self.release(peer, body),
+            Method::Freeze => self.freeze(body, &mut answer),
+            Method::Orphans => self.orphans(&mut answer),
+            Method::Ship => self.ship(body, &mut answer),
+            Method::Usage => {
+                answer.extend_from_slice(format!("{:?}", self.heap.usage()).as_bytes());
+                Ok(())
+            }
+        };
+        match done {
+            Ok(()) => reply.done(&answer),
+            Err(why) => reply.refuse(&why),
+        }
+        self.answer = answer;
+    }
+
+    /// Takes a message that expects no answer: a step that nobody waits for.
+    pub fn message(&mut self, peer: PeerId, body: &[u8]) {
+        // ORDER: Relaxed, as in `call`.
+        if !self.fenced.load(Ordering::Relaxed) {
+            // Whoever sent garbage, or a step that came too late, has nothing to be told.
+            let _ = self.step(peer, body);
+        }
+    }
+
+    /// A peer is gone: its session ends.
+    pub fn gone(&mut self, peer: PeerId) {
+        self.end_session(peer);
+    }
+
+    fn vote_into(&self, answer: &mut Vec<u8>, voted: Result<(), Refusal>) -> Result<(), String> {
+        let (verdict, address) = match voted {
+            Ok(()) => (Verdict::Yes, 0),
+            Err(refusal) => (refusal.verdict, refusal.address),
+        };
+        answer.extend_from_slice(vote(verdict, address, self.directory.version()).as_bytes());
+        Ok(())
+    }
+
+    /// What to tell a client whose object is not as it thought.
+    fn refusal(&self, address: Address, error: ObjectError) -> Refusal {
+        let verdict = match error {
+            ObjectError::Locked => Verdict::Locked,
+            ObjectError::Changed { .. } => Verdict::Changed,
+            ObjectError::Freed => Verdict::Freed,
+            ObjectError::Length { .. } => Verdict::Length,
+            _ if !self.regions.contains(&address.region()) => Verdict::NotHere,
+            _ => Verdict::NotAnObject,
+        };
+        Refusal { verdict, address: address.to_bits() }
+    }
+
+    /// The state of a transaction that is not held here any more, as far as it is remembered.
+    fn remembered(&self, id: TransactionId) -> State {
+        match self.outcomes.get(id) {
+            Some(state) => state,
+            None if self.sessions.has_committed(id) => State::Committed,
+            None => State::Unknown,
+        }
+    }
+}
