@@ -1,13 +1,22 @@
 //! Draws every shared struct as text: `docs/layout.md` is [`document`]'s result, to the byte.
 
 pub use crate::shared::{Field, Shape};
-use crate::{address, channel, frame, handshake, message};
+use crate::{address, channel, frame, handshake, heap, message, object};
 use core::fmt::Write;
 
 /// Every shared struct, by the module that declares it.
 pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
     vec![
         ("Addresses", vec![address::FatPointer::SHAPE]),
+        (
+            "The memory of a region",
+            vec![
+                heap::RegionHeader::SHAPE,
+                heap::BlockState::SHAPE,
+                heap::BlockFloor::SHAPE,
+                object::ObjectHeader::SHAPE,
+            ],
+        ),
         ("Messages in shared memory", vec![message::MessageHeader::SHAPE]),
         (
             "The memory of a shm connection",

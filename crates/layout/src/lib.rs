@@ -15,6 +15,7 @@ pub mod channel;
 pub mod diagram;
 pub mod frame;
 pub mod handshake;
+pub mod heap;
 pub mod limits;
 pub mod message;
 pub mod object;

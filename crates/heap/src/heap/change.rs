@@ -1,0 +1,152 @@
+//! Changes of objects: each is seen by readers at once, whole, or not at all.
+
+use super::run::{Floor, Run};
+use super::{Heap, Slot};
+use crate::error::ObjectError;
+use crate::object::{HEADER_BYTES, Header, publish};
+use barn_fabric::region::{Ordering, fence};
+use barn_layout::Address;
+use barn_layout::object::{LockMode, VersionWord};
+
+impl Heap {
+    /// Makes a reserved slot an object, visible at once; gives its version.
+    pub fn create(&mut self, address: Address, body: &[u8]) -> Result<u64, ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        let run = &mut self.runs[slot.run];
+        if header.allocated || run.free.is_free(slot.index) {
+            return Err(ObjectError::NotReserved);
+        }
+        let expected = run.size.slot_bytes - HEADER_BYTES;
+        if body.len() > expected {
+            return Err(ObjectError::Length { bytes: body.len(), expected });
+        }
+        run.touched = true;
+        let Run { size, purpose, .. } = *run;
+        let words = &self.regions[slot.region].words;
+        let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
+        let usage = self.purpose_usage(purpose);
+        usage.reserved -= 1;
+        usage.reserved_bytes -= size.slot_bytes as u64;
+        usage.objects += 1;
+        usage.object_bytes += body.len() as u64;
+        usage.slot_bytes += size.slot_bytes as u64;
+        Ok(version)
+    }
+
+    /// What an object's header says, or that of a slot without one.
+    #[inline]
+    pub fn header(&self, address: Address) -> Result<Header, ObjectError> {
+        self.header_at(self.locate(address)?)
+    }
+
+    /// Reads an object, as its owner may without looking twice.
+    pub fn read(&self, address: Address, into: &mut Vec<u8>) -> Result<Header, ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        if !header.allocated {
+            return Err(ObjectError::Freed);
+        }
+        // Whole words: copied fastest, and a slot has them.
+        into.clear();
+        into.resize(header.bytes.next_multiple_of(8), 0);
+        self.regions[slot.region].words.load(slot.offset + HEADER_BYTES as u64, into)?;
+        into.truncate(header.bytes);
+        Ok(header)
+    }
+
+    /// Locks an object that still has this version and incarnation. It can still be read.
+    pub fn lock(
+        &mut self,
+        address: Address,
+        expected_version: u64,
+        incarnation: u32,
+    ) -> Result<(), ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        if !header.allocated || header.incarnation != incarnation {
+            return Err(ObjectError::Freed);
+        }
+        if header.word.mode() != LockMode::Free {
+            return Err(ObjectError::Locked);
+        }
+        let version = header.word.version();
+        if version != expected_version {
+            return Err(ObjectError::Changed { version });
+        }
+        self.set_mode(slot, version, LockMode::Prepared)
+    }
+
+    /// Closes a locked object: it cannot be read until it has been written or unlocked.
+    pub fn close(&mut self, address: Address) -> Result<(), ObjectError> {
+        let (slot, header) = self.locked(address)?;
+        self.set_mode(slot, header.word.version(), LockMode::Exclusive)?;
+        // SYNC: Release, pairs with the Acquire fence of a READ with confirmation: whoever sees
+        // something that was done after this sees that the object is closed.
+        fence(Ordering::Release);
+        Ok(())
+    }
+
+    /// Unlocks an object that has not been changed.
+    pub fn unlock(&mut self, address: Address) -> Result<(), ObjectError> {
+        let (slot, header) = self.locked(address)?;
+        self.set_mode(slot, header.word.version(), LockMode::Free)
+    }
+
+    /// Gives a locked object new bytes, as many as it has, and unlocks it; gives its new version.
+    pub fn write(&mut self, address: Address, body: &[u8]) -> Result<u64, ObjectError> {
+        let (slot, header) = self.locked(address)?;
+        if body.len() != header.bytes {
+            return Err(ObjectError::Length { bytes: body.len(), expected: header.bytes });
+        }
+        let words = &self.regions[slot.region].words;
+        Ok(publish::put(words, address, header.word.version(), header.incarnation, body)?)
+    }
+
+    /// Frees a locked object: every pointer to it is void from now on.
+    pub fn free(&mut self, address: Address) -> Result<(), ObjectError> {
+        let (slot, header) = self.locked(address)?;
+        let version = header.word.version() + 1;
+        // The last incarnation is never an object's, so that none begins again.
+        let incarnation = header.incarnation.saturating_add(1);
+        publish::vacate(&self.regions[slot.region].words, slot.offset, version, incarnation)?;
+        let run = &mut self.runs[slot.run];
+        run.floor = run.floor.above(Floor::over(version, incarnation));
+        let Run { size, purpose, .. } = *run;
+        let usage = self.purpose_usage(purpose);
+        usage.objects -= 1;
+        usage.object_bytes -= header.bytes as u64;
+        usage.slot_bytes -= size.slot_bytes as u64;
+        if incarnation == u32::MAX {
+            self.usage.worn_bytes += size.slot_bytes as u64;
+            return Ok(());
+        }
+        self.give(slot);
+        Ok(())
+    }
+
+    /// The object at `address`, which must be locked.
+    fn locked(&self, address: Address) -> Result<(Slot, Header), ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        match (header.allocated, header.word.mode()) {
+            (false, _) => Err(ObjectError::Freed),
+            (true, LockMode::Free) => Err(ObjectError::NotLocked),
+            (true, _) => Ok((slot, header)),
+        }
+    }
+
+    fn set_mode(&self, slot: Slot, version: u64, mode: LockMode) -> Result<(), ObjectError> {
+        let word = VersionWord::new(version, mode);
+        // SYNC: Release, pairs with the Acquire load that starts a READ with confirmation: whoever
+        // sees this version, locked or not, sees its bytes.
+        Ok(self.regions[slot.region].words.store_word(slot.offset, word.0, Ordering::Release)?)
+    }
+
+    #[inline]
+    pub(super) fn header_at(&self, slot: Slot) -> Result<Header, ObjectError> {
+        let mut words = [0; 2];
+        self.regions[slot.region].words.load_words(slot.offset, &mut words)?;
+        Ok(Header::from_words(words[0], words[1]))
+    }
+}

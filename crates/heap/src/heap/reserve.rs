@@ -1,0 +1,245 @@
+//! Allocation: a slot is taken out of the free ones, near a hint if there is one.
+//!
+//! FaRM's order: in the hint's block, in its region, anywhere. Which region is nearest in the ring
+//! is for the caller to know, who chooses the node and the hint.
+
+use super::run::Run;
+use super::{Heap, Slot};
+use crate::bitmap::FreeSlots;
+use crate::error::{AllocError, ObjectError};
+use crate::size_class::Size;
+use barn_layout::Address;
+use barn_layout::heap::{BLOCK_BYTES, Purpose};
+
+/// A slot that is nobody's object yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Where it is.
+    pub address: Address,
+    /// The incarnation that the object will have.
+    pub incarnation: u32,
+}
+
+/// Slots side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservedArray {
+    /// The slots, in ascending order.
+    pub slots: Vec<Reserved>,
+    /// How far one is from the next.
+    pub slot_bytes: usize,
+}
+
+impl Heap {
+    /// Takes a slot for an object of `bytes` out of the free ones. Nobody can see it as an object
+    /// until [`Heap::create`]; [`Heap::release`] gives it back.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        bytes: usize,
+        hint: Option<Address>,
+        purpose: Purpose,
+    ) -> Result<Reserved, AllocError> {
+        let size = Size::for_object(bytes).ok_or(AllocError::TooLarge { bytes, count: 1 })?;
+        let (run, slot) = self.find(size, 1, hint, purpose)?;
+        self.take(run, slot)
+    }
+
+    /// Takes `count` slots side by side, so that one READ brings several objects.
+    pub fn reserve_array(
+        &mut self,
+        bytes: usize,
+        count: usize,
+        hint: Option<Address>,
+        purpose: Purpose,
+    ) -> Result<ReservedArray, AllocError> {
+        let too_large = AllocError::TooLarge { bytes, count };
+        let size = Size::for_object(bytes).ok_or(too_large.clone())?;
+        if count == 0 || count > size.slots() {
+            return Err(too_large);
+        }
+        let (run, first) = self.find(size, count, hint, purpose)?;
+        let slots = (first..first + count).map(|slot| self.take(run, slot)).collect::<Result<_, _>>()?;
+        Ok(ReservedArray { slots, slot_bytes: size.slot_bytes })
+    }
+
+    /// Gives back a reservation that came to nothing.
+    pub fn release(&mut self, address: Address) -> Result<(), ObjectError> {
+        let slot = self.locate(address)?;
+        if self.header_at(slot)?.allocated || self.runs[slot.run].free.is_free(slot.index) {
+            return Err(ObjectError::NotReserved);
+        }
+        let Run { size, purpose, .. } = self.runs[slot.run];
+        let usage = self.purpose_usage(purpose);
+        usage.reserved -= 1;
+        usage.reserved_bytes -= size.slot_bytes as u64;
+        self.give(slot);
+        Ok(())
+    }
+
+    /// Finds `count` free slots side by side, dividing blocks if need be.
+    #[inline]
+    fn find(
+        &mut self,
+        size: Size,
+        count: usize,
+        hint: Option<Address>,
+        purpose: Purpose,
+    ) -> Result<(u32, usize), AllocError> {
+        #[cfg(barn_plant = "hint_ignored")]
+        let hint = hint.and(None);
+        if let Some(hint) = hint
+            && let Some(found) = self.find_near(hint, size, count, purpose)?
+        {
+            return Ok(found);
+        }
+        if let Some(class) = size.class {
+            if let Some(run) = self.slabs.current(class, purpose)
+                && let Some(slot) = self.runs[run].free.find(count)
+            {
+                return Ok((run, slot));
+            }
+            if let Some(found) = self.find_open(class, purpose, None, count) {
+                return Ok(found);
+            }
+        }
+        match self.divide(size, purpose, None) {
+            Ok(run) => Ok((run, 0)),
+            Err(AllocError::Memory(error)) => Err(AllocError::Memory(error)),
+            Err(_) => {
+                // What is kept only to save work is now somebody's need, if not at once.
+                self.short = true;
+                self.slabs.spares().into_iter().for_each(|run| self.retire(run));
+                self.divide(size, purpose, None).map(|run| (run, 0)).inspect_err(|_| self.short = true)
+            }
+        }
+    }
+
+    /// As [`Heap::find`], in the hint's block or else its region.
+    fn find_near(
+        &mut self,
+        hint: Address,
+        size: Size,
+        count: usize,
+        purpose: Purpose,
+    ) -> Result<Option<(u32, usize)>, AllocError> {
+        let Some(region) = self.by_id.get(&hint.region()).map(|region| *region as usize) else {
+            return Ok(None);
+        };
+        if let Some(run) = self.regions[region].run_of(hint.offset() as usize / BLOCK_BYTES) {
+            let of = &self.runs[run];
+            if of.size == size && of.purpose == purpose && !of.waiting {
+                if let Some(slot) = of.free.find(count) {
+                    return Ok(Some((run, slot)));
+                }
+            }
+        }
+        if let Some(class) = size.class
+            && let Some(found) = self.find_open(class, purpose, Some(region), count)
+        {
+            return Ok(Some(found));
+        }
+        match self.divide(size, purpose, Some(region)) {
+            Ok(run) => Ok(Some((run, 0))),
+            Err(AllocError::Memory(error)) => Err(AllocError::Memory(error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Finds free slots in runs that have some.
+    fn find_open(
+        &self,
+        class: u8,
+        purpose: Purpose,
+        region: Option<usize>,
+        count: usize,
+    ) -> Option<(u32, usize)> {
+        self.slabs
+            .open(class, purpose, region)
+            .find_map(|run| self.runs[run].free.find(count).map(|slot| (run, slot)))
+    }
+
+    /// A run without objects: one that waits and has this size already, or free blocks.
+    fn divide(&mut self, size: Size, purpose: Purpose, only: Option<usize>) -> Result<u32, AllocError> {
+        let same = |run: u32| {
+            let run = &self.runs[run];
+            run.size == size && only.is_none_or(|only| only == run.region)
+        };
+        if let Some(run) = self.quarantine.take_where(same) {
+            let Run { region, first_block, .. } = self.runs[run];
+            self.regions[region].set_purpose(first_block, size, purpose)?;
+            self.runs[run].purpose = purpose;
+            self.runs[run].waiting = false;
+            self.usage.waiting_blocks -= size.run_blocks;
+            self.opened(run);
+            return Ok(run);
+        }
+        if self.blocks_in_budget() < size.run_blocks as u64 {
+            return Err(AllocError::Budget {
+                budget_bytes: self.budget_bytes,
+                held_bytes: self.usage.held_bytes,
+                needed_bytes: (size.run_blocks * BLOCK_BYTES) as u64,
+                waiting_bytes: (self.usage.waiting_blocks * BLOCK_BYTES) as u64,
+            });
+        }
+        let mut candidates = match only {
+            Some(only) => only..only + 1,
+            None => 0..self.regions.len(),
+        };
+        let (region, first_block) = candidates
+            .find_map(|at| self.regions[at].find_free(size.run_blocks).map(|first| (at, first)))
+            .ok_or(AllocError::Full { blocks: size.run_blocks })?;
+        let floor = self.regions[region].carve(first_block, size, purpose)?;
+        let free = FreeSlots::all(size.slots());
+        let run = Run { region, first_block, size, purpose, free, floor, touched: false, waiting: false };
+        let run = self.runs.add(run);
+        self.regions[region].assign(first_block, size.run_blocks, run);
+        self.usage.free_blocks -= size.run_blocks;
+        self.usage.held_bytes += (size.run_blocks * BLOCK_BYTES) as u64;
+        self.opened(run);
+        Ok(run)
+    }
+
+    /// A run has come into use.
+    pub(super) fn opened(&mut self, run: u32) {
+        let Run { size, purpose, .. } = self.runs[run];
+        self.usage.slab_blocks += size.run_blocks;
+        self.purpose_usage(purpose).block_bytes += (size.run_blocks * BLOCK_BYTES) as u64;
+        self.slabs.has_room(run, &self.runs);
+    }
+
+    /// Takes a free slot of a run.
+    #[inline]
+    fn take(&mut self, run: u32, index: usize) -> Result<Reserved, AllocError> {
+        let of = &mut self.runs[run];
+        let (region, offset) = (of.region, of.offset(index));
+        let meta = self.regions[region].meta(offset)?;
+        let was_empty = of.is_empty();
+        of.free.take(index);
+        let Run { size, purpose, .. } = *of;
+        let is_full = of.free.count() == 0;
+        if was_empty {
+            self.slabs.not_spare(run, &self.runs);
+        }
+        if is_full {
+            self.slabs.forget(run, &self.runs);
+        }
+        let usage = self.purpose_usage(purpose);
+        usage.reserved += 1;
+        usage.reserved_bytes += size.slot_bytes as u64;
+        Ok(Reserved { address: self.regions[region].address(offset), incarnation: meta as u32 })
+    }
+
+    /// Gives a slot back to its run.
+    #[inline]
+    pub(super) fn give(&mut self, slot: Slot) {
+        let run = &mut self.runs[slot.run];
+        run.free.give(slot.index);
+        let (had_room, is_empty) = (run.free.count() > 1, run.is_empty());
+        if !had_room {
+            self.slabs.has_room(slot.run, &self.runs);
+        }
+        if is_empty && !self.slabs.keep_spare(slot.run, &self.runs) {
+            self.retire(slot.run);
+        }
+    }
+}

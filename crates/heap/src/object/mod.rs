@@ -1,0 +1,66 @@
+//! Objects as bytes: how the owner publishes them, and how a reader judges what a READ brought.
+//!
+//! A reader takes no lock and may see any mix of words (FaRM section 3.4). What always holds:
+//! - the version word is the first; while anything behind it changes, it says so;
+//! - incarnation and length share a word, so that whether a place holds an object, and which, is
+//!   never torn;
+//! - the checksum covers address, version, incarnation, length and body: words of two objects, or
+//!   of two versions of one, do not fit together.
+
+mod checksum;
+mod inspect;
+pub(crate) mod publish;
+#[cfg(all(test, not(loom)))]
+mod race_tests;
+
+pub use checksum::checksum;
+pub use inspect::{Confirmation, Seen, View, inspect, read_bytes};
+
+use barn_layout::object::{ALLOCATED, ObjectHeader, VersionWord};
+
+/// Bytes before an object's own.
+pub const HEADER_BYTES: usize = ObjectHeader::BYTES;
+
+/// The longest object: a 64 MiB value with a 64 KiB key.
+pub const OBJECT_BYTES_MAX: usize = (64 << 20) + (64 << 10);
+
+/// What an object's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Version and lock mode.
+    pub word: VersionWord,
+    /// How often the place has been freed.
+    pub incarnation: u32,
+    /// The object's length.
+    pub bytes: usize,
+    /// Whether there is an object.
+    pub allocated: bool,
+}
+
+impl Header {
+    /// What the first two words of a header say.
+    #[inline]
+    pub fn from_words(version: u64, meta: u64) -> Self {
+        let length = (meta >> 32) as u32;
+        Self {
+            word: VersionWord(version),
+            incarnation: meta as u32,
+            bytes: (length & !ALLOCATED) as usize,
+            allocated: length & ALLOCATED != 0,
+        }
+    }
+}
+
+/// The header's second word, for an object of `bytes`.
+#[inline]
+pub(crate) const fn meta_allocated(incarnation: u32, bytes: usize) -> u64 {
+    incarnation as u64 | ((bytes as u32 | ALLOCATED) as u64) << 32
+}
+
+/// The header's second word, for a place that holds none.
+#[inline]
+pub(crate) const fn meta_vacant(incarnation: u32) -> u64 {
+    incarnation as u64
+}
+
+const _: () = assert!(OBJECT_BYTES_MAX < ALLOCATED as usize);

@@ -1,0 +1,156 @@
+//! How the owner changes an object while strangers read it (FaRM section 3.4, for words).
+//!
+//! The version word says "exclusive" before any other word changes and takes the new version after
+//! all have. Of the others the second goes last: if the owner dies in between, a place that says it
+//! holds an object has all of its bytes, or is locked with an object that was there before.
+
+use super::{HEADER_BYTES, checksum, meta_allocated, meta_vacant};
+use barn_fabric::region::{AccessError, Ordering, Words, fence};
+use barn_layout::Address;
+use barn_layout::limits::WORD_BYTES;
+use barn_layout::object::{LockMode, VersionWord};
+
+/// Where the second word, incarnation and length, is.
+const META_AT: u64 = 8;
+/// Where the checksum is.
+const CHECKSUM_AT: u64 = 16;
+
+/// Puts `body` at `address` as the version after `version`; gives that.
+#[inline]
+pub(crate) fn put(
+    words: &Words,
+    address: Address,
+    version: u64,
+    incarnation: u32,
+    body: &[u8],
+) -> Result<u64, AccessError> {
+    let (at, next) = (address.offset() as u64, version + 1);
+    let meta = meta_allocated(incarnation, body.len());
+    let sum = checksum(address, next, meta, body);
+    close(words, at, version)?;
+    words.store_word(at + CHECKSUM_AT, sum, Ordering::Relaxed)?;
+    store_body(words, at + HEADER_BYTES as u64, body)?;
+    words.store_word(at + META_AT, meta, Ordering::Relaxed)?;
+    open(words, at, next)?;
+    Ok(next)
+}
+
+/// Makes the place hold no object: version and incarnation are from now on these.
+#[inline]
+pub(crate) fn vacate(words: &Words, at: u64, version: u64, incarnation: u32) -> Result<(), AccessError> {
+    close(words, at, version - 1)?;
+    words.store_word(at + META_AT, meta_vacant(incarnation), Ordering::Relaxed)?;
+    open(words, at, version)
+}
+
+/// Before the first word changes.
+#[inline]
+fn close(words: &Words, at: u64, version: u64) -> Result<(), AccessError> {
+    let closed = VersionWord::new(version, LockMode::Exclusive);
+    words.store_word(at, closed.0, Ordering::Relaxed)?;
+    // SYNC: Release, pairs with the Acquire fence of a READ with confirmation: whoever saw a new
+    // word sees, when it looks at the version again, that it is closed or newer.
+    #[cfg(not(barn_plant = "object_publish_without_fence"))]
+    fence(Ordering::Release);
+    Ok(())
+}
+
+/// After the last word has changed.
+#[inline]
+fn open(words: &Words, at: u64, version: u64) -> Result<(), AccessError> {
+    let opened = VersionWord::new(version, LockMode::Free);
+    // SYNC: Release, pairs with the Acquire load that starts a READ with confirmation: whoever
+    // sees this version sees all of its bytes.
+    #[cfg(not(barn_plant = "object_publish_relaxed"))]
+    words.store_word(at, opened.0, Ordering::Release)?;
+    #[cfg(barn_plant = "object_publish_relaxed")]
+    words.store_word(at, opened.0, Ordering::Relaxed)?;
+    Ok(())
+}
+
+/// Stores a body in whole words: the slot has them, and a partial one costs a compare-exchange.
+#[inline]
+fn store_body(words: &Words, at: u64, body: &[u8]) -> Result<(), AccessError> {
+    let (whole, tail) = body.split_at(body.len() - body.len() % WORD_BYTES);
+    words.store(at, whole)?;
+    if !tail.is_empty() {
+        let mut word = [0; WORD_BYTES];
+        word[..tail.len()].copy_from_slice(tail);
+        words.store_word(at + whole.len() as u64, u64::from_le_bytes(word), Ordering::Relaxed)?;
+    }
+    Ok(())
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::super::{Confirmation, Seen, inspect};
+    use super::*;
+    use barn_layout::RegionId;
+
+    const AT: Address = Address::new(RegionId(1), 0);
+    const BODY: usize = 8;
+
+    /// A READ with confirmation of mapped memory, as the fabric carries it out.
+    fn read(words: &Words) -> Seen {
+        let mut bytes = [0; HEADER_BYTES + BODY];
+        // SYNC: Acquire, pairs with `open`.
+        let before = words.load_word(0, Ordering::Acquire).unwrap();
+        bytes[..8].copy_from_slice(&before.to_le_bytes());
+        words.load(8, &mut bytes[8..]).unwrap();
+        // SYNC: Acquire, pairs with `close`.
+        fence(Ordering::Acquire);
+        let after = words.load_word(0, Ordering::Relaxed).unwrap();
+        let seen = inspect(AT, Some(0), &bytes, Confirmation::Again(after));
+        if let Seen::Whole(view) = seen {
+            assert_eq!(
+                bytes[HEADER_BYTES..],
+                [view.version as u8; BODY],
+                "a torn or stale body was accepted"
+            );
+        }
+        seen
+    }
+
+    /// Every interleaving and reordering of `change` and a reader, with either as the thread that
+    /// goes first: loom looks for other orders only at the last access to a word.
+    fn race(change: fn(&Words)) {
+        for reader_first in [false, true] {
+            loom::model(move || {
+                let words = Words::private(HEADER_BYTES + BODY);
+                let (writers, readers) = (words.clone(), words);
+                if reader_first {
+                    let writer = loom::thread::spawn(move || change(&writers));
+                    read(&readers);
+                    writer.join().unwrap();
+                } else {
+                    let reader = loom::thread::spawn(move || drop(read(&readers)));
+                    change(&writers);
+                    reader.join().unwrap();
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn loom_a_new_object_is_seen_whole() {
+        race(|words| drop(put(words, AT, 0, 0, &[1; BODY]).unwrap()));
+    }
+
+    #[test]
+    fn loom_two_versions_are_told_apart() {
+        race(|words| {
+            put(words, AT, 0, 0, &[1; BODY]).unwrap();
+            put(words, AT, 1, 0, &[2; BODY]).unwrap();
+        });
+    }
+
+    /// The place is freed and used again: the pointer's incarnation is gone.
+    #[test]
+    fn loom_a_freed_object_is_not_seen() {
+        race(|words| {
+            put(words, AT, 0, 0, &[1; BODY]).unwrap();
+            vacate(words, 0, 2, 1).unwrap();
+            put(words, AT, 2, 1, &[0xff; BODY]).unwrap();
+        });
+    }
+}
