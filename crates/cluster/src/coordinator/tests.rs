@@ -1,0 +1,1 @@
+//! The coordinator, request by request.

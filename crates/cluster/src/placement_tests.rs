@@ -1,0 +1,1 @@
+//! Placement, measured: balance, movement, nearness.

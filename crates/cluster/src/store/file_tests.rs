@@ -1,0 +1,1 @@
+//! The file through crashes, torn writes and other damage.
