@@ -231,34 +231,12 @@ impl Handle {
         to: NodeId,
         deadline: Duration,
     ) -> impl Future<Output = Result<Connection, ConnectError>> + use<> {
-        let shared = self.shared.clone();
-        async move {
-            let channel = lock(&shared).new_channel(from, to);
-            let link = SimulatedLink { shared: shared.clone(), channel, peer: OnceLock::new() };
-            let mut wait = Wait::new(deadline);
-            let hello =
-                |cx: &mut Context<'_>| link.poll_posted(cx, &mut wait, |ticket| Frame::Hello { ticket });
-            let answer = std::future::poll_fn(hello).await;
-            let (address, peer) = {
-                let mut net = lock(&shared);
-                let address = format!("simulated:{}", net.node(to).name);
-                (address, net.channels.get(&channel).map(|channel| channel.peer))
-            };
-            let refused = |kind: std::io::ErrorKind| ConnectError::NoNode { address, cause: kind.into() };
-            match answer.map(|answer| Outcome::from_bits(answer.status)) {
-                Ok(Some(Outcome::Done)) => {
-                    let _ = link.peer.set(peer.unwrap_or(crate::PeerId(0)));
-                    Ok(Connection { link: Arc::new(link), deadline })
-                }
-                Ok(Some(Outcome::TooManyRegions)) => {
-                    Err(ConnectError::Refused { refusal: Refusal::TooManyPeers, version: VERSION })
-                }
-                Ok(Some(Outcome::NoSuchRegion)) => Err(refused(std::io::ErrorKind::ConnectionRefused)),
-                Ok(_) => Err(ConnectError::Protocol),
-                Err(Unanswered::Deadline) => Err(ConnectError::Deadline),
-                Err(Unanswered::Gone) => Err(refused(std::io::ErrorKind::ConnectionReset)),
-            }
-        }
+        connect(self.shared.clone(), from, to, deadline)
+    }
+
+    /// Connects a node to others, for code that must be able to go from thread to thread.
+    pub fn dialer(&self, from: NodeId) -> Dialer {
+        Dialer { shared: self.shared.clone(), from }
     }
 
     fn strike(&self, fault: Fault) {
@@ -311,6 +289,63 @@ impl Handle {
     /// No more faults by chance; whatever is cut, paused or down comes back.
     pub fn calm(&self) {
         lock(&self.shared).calm();
+    }
+}
+
+async fn connect(
+    shared: Shared,
+    from: NodeId,
+    to: NodeId,
+    deadline: Duration,
+) -> Result<Connection, ConnectError> {
+    let channel = lock(&shared).new_channel(from, to);
+    let link = SimulatedLink { shared: shared.clone(), channel, peer: OnceLock::new() };
+    let mut wait = Wait::new(deadline);
+    let hello =
+        |cx: &mut Context<'_>| link.poll_posted(cx, &mut wait, |ticket| Frame::Hello { ticket });
+    let answer = std::future::poll_fn(hello).await;
+    let (address, peer) = {
+        let mut net = lock(&shared);
+        let address = format!("simulated:{}", net.node(to).name);
+        (address, net.channels.get(&channel).map(|channel| channel.peer))
+    };
+    let refused = |kind: std::io::ErrorKind| ConnectError::NoNode { address, cause: kind.into() };
+    match answer.map(|answer| Outcome::from_bits(answer.status)) {
+        Ok(Some(Outcome::Done)) => {
+            let _ = link.peer.set(peer.unwrap_or(crate::PeerId(0)));
+            Ok(Connection { link: Arc::new(link), deadline })
+        }
+        Ok(Some(Outcome::TooManyRegions)) => {
+            Err(ConnectError::Refused { refusal: Refusal::TooManyPeers, version: VERSION })
+        }
+        Ok(Some(Outcome::NoSuchRegion)) => Err(refused(std::io::ErrorKind::ConnectionRefused)),
+        Ok(_) => Err(ConnectError::Protocol),
+        Err(Unanswered::Deadline) => Err(ConnectError::Deadline),
+        Err(Unanswered::Gone) => Err(refused(std::io::ErrorKind::ConnectionReset)),
+    }
+}
+
+/// Connects a node to others by their names.
+#[derive(Clone)]
+pub struct Dialer {
+    shared: Shared,
+    from: NodeId,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dialer({:?})", self.from)
+    }
+}
+
+impl Dialer {
+    /// Connects to the node of that name, with a deadline for this and every operation.
+    pub async fn connect(&self, name: &str, deadline: Duration) -> Result<Connection, ConnectError> {
+        let to = lock(&self.shared).nodes.iter().position(|node| node.name == name);
+        match to {
+            Some(to) => connect(self.shared.clone(), self.from, NodeId(to as u32), deadline).await,
+            None => Err(ConnectError::Address { address: format!("simulated:{name}") }),
+        }
     }
 }
 

@@ -59,7 +59,7 @@ mod trace;
 mod world;
 
 pub use disk::SimulatedDisk;
-pub use handle::{Handle, Scheduler, Sleep, VirtualClock, region};
+pub use handle::{Dialer, Handle, Scheduler, Sleep, VirtualClock, region};
 pub use net::Stats;
 pub use options::{FaultPlan, Span, WorldOptions};
 pub use world::{Boot, RunEnd, World};

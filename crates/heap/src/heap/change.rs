@@ -40,6 +40,12 @@ impl Heap {
         self.header_at(self.locate(address)?)
     }
 
+    /// How many bytes an object at this place can have.
+    pub fn capacity(&self, address: Address) -> Result<usize, ObjectError> {
+        let slot = self.locate(address)?;
+        Ok(self.runs[slot.run].size.slot_bytes - HEADER_BYTES)
+    }
+
     /// Reads an object, as its owner may without looking twice.
     pub fn read(&self, address: Address, into: &mut Vec<u8>) -> Result<Header, ObjectError> {
         let slot = self.locate(address)?;

@@ -87,12 +87,13 @@ impl Inner {
         }
         node.renewed(asked);
         let Ok(renewed) = whole::<Renewed>(&reply) else { return Ok(()) };
-        let mut epochs = lock(&node.epochs);
-        if renewed.epoch.get() > epochs.left && epochs.told.is_none() {
-            // Reads that begin in a later generation know nothing of the old epoch's memory.
-            epochs.told = Some((renewed.epoch.get(), generation + 1));
+        {
+            let mut epochs = lock(&node.epochs);
+            if renewed.epoch.get() > epochs.left && epochs.told.is_none() {
+                // Reads that begin in a later generation know nothing of the old epoch's memory.
+                epochs.told = Some((renewed.epoch.get(), generation + 1));
+            }
         }
-        drop(epochs);
         if renewed.configuration.get() > self.directory.version() {
             self.refresh(session).await;
         }

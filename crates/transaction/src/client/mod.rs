@@ -23,7 +23,7 @@ mod transaction;
 pub use commit::{CommitStep, Committed, Observer};
 pub use read::{Object, Snapshot};
 pub use retry::RunOptions;
-pub use transaction::Transaction;
+pub use transaction::{Touched, Transaction};
 
 use crate::error::ClientError;
 use activity::Activity;
@@ -144,6 +144,8 @@ pub(crate) struct Inner {
     pub(crate) next_member: AtomicU64,
     pub(crate) activity: Activity,
     pub(crate) stats: ClientStats,
+    /// Places that were reserved and not used.
+    pub(crate) giving_back: Mutex<Vec<(Arc<table::NodeLink>, barn_layout::Address)>>,
 }
 
 impl fmt::Debug for Client {
@@ -173,6 +175,7 @@ impl Client {
             next_number: AtomicU64::new(1),
             next_member: AtomicU64::new(next_member),
             stats: ClientStats::default(),
+            giving_back: Mutex::default(),
         });
         keeper::start(&inner);
         Self { inner }

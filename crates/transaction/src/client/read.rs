@@ -83,7 +83,8 @@ impl Inner {
                     }
                     return Ok(view.version);
                 }
-                Seen::Freed => return Err(Failed::Client(ClientError::Freed { pointer })),
+                // An object of another length is another object.
+                Seen::Freed | Seen::Longer { .. } => return Err(Failed::Client(ClientError::Freed { pointer })),
                 Seen::Torn => ClientStats::add(&self.stats.torn, 1),
                 Seen::Locked => {}
             }

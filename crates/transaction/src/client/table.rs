@@ -82,6 +82,11 @@ impl Table {
         Some(&self.regions[at].1)
     }
 
+    /// Whether READs are loads.
+    pub(crate) fn regions_are_mapped(&self) -> bool {
+        self.regions.first().is_some_and(|(_, link)| link.remote.mapped().is_some())
+    }
+
     pub(crate) fn node(&self, member: MemberId) -> Option<&Arc<NodeLink>> {
         self.nodes.iter().find(|node| node.member == member)
     }

@@ -279,6 +279,21 @@ impl Transaction {
             .collect()
     }
 
+    /// Keeps what was read and drops what was to be changed.
+    pub(crate) fn forget_changes(&mut self) {
+        let made: Vec<(usize, Address)> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.change == Some(Change::Create))
+            .map(|entry| (entry.node, entry.pointer.address))
+            .collect();
+        self.unused.extend(made);
+        let unused = std::mem::take(&mut self.unused);
+        self.entries.retain(|entry| unused.iter().all(|(_, address)| *address != entry.pointer.address));
+        self.unused = unused;
+        self.entries.iter_mut().for_each(|entry| entry.change = None);
+    }
+
     /// Whether an entry is of an object that the transaction has made and freed again.
     pub(crate) fn is_unmade(&self, entry: &Entry) -> bool {
         self.unused.iter().any(|(_, address)| *address == entry.pointer.address)

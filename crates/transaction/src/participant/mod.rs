@@ -44,6 +44,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
+/// Whether a function's refusal says that it may simply be called again.
+pub(crate) fn ship_busy(why: &str) -> bool {
+    why.starts_with(ship::BUSY)
+}
+
 /// Bytes of changes that one transaction may hold at one node.
 pub const TRANSACTION_BYTES_MAX: usize = 256 << 20;
 

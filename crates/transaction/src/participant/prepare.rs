@@ -140,7 +140,7 @@ impl Participant {
                 if !mine {
                     return Err(refused(Verdict::NotAnObject));
                 }
-                if !self.heap.fits(address, body.len()) {
+                if self.heap.capacity(address).is_ok_and(|capacity| capacity < body.len()) {
                     return Err(refused(Verdict::Length));
                 }
                 Ok(())

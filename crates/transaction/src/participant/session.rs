@@ -207,34 +207,34 @@ impl Participant {
             ));
         }
         let hint = Some(Address::from_bits(asked.hint.get())).filter(|hint| hint.to_bits() != 0);
-        let purpose = Purpose::from_bits(asked.purpose.get() as u8).unwrap_or(Purpose::Objects);
-        let mut push = |address: Address, version: u64, incarnation: u32, stride: u32| {
-            session.reserved.insert(address);
-            let place = ReservedPlace {
-                address: address.to_bits().into(),
-                version: version.into(),
-                incarnation: incarnation.into(),
+        let purpose = Purpose::from_byte(asked.purpose.get() as u8).unwrap_or(Purpose::Objects);
+        let mut places = Vec::new();
+        let mut stride = 0;
+        if asked.array.get() == 1 {
+            let array = self.heap.reserve_array(bytes, count as usize, hint, purpose);
+            let array = array.map_err(|error| error.to_string())?;
+            places = array.slots;
+            stride = array.slot_bytes as u32;
+        } else {
+            for index in 0..count {
+                match self.heap.reserve(bytes, hint, purpose) {
+                    Ok(place) => places.push(place),
+                    // Fewer than asked for are better than none.
+                    Err(_) if index > 0 => break,
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+        }
+        for place in places {
+            session.reserved.insert(place.address);
+            let header = self.heap.header(place.address).map_err(|error| error.to_string())?;
+            let reserved = ReservedPlace {
+                address: place.address.to_bits().into(),
+                version: (header.word.version() + 1).into(),
+                incarnation: place.incarnation.into(),
                 stride: stride.into(),
             };
-            answer.extend_from_slice(place.as_bytes());
-        };
-        if asked.array.get() == 1 {
-            let array = self
-                .heap
-                .reserve_array(bytes, count as usize, hint, purpose)
-                .map_err(|error| error.to_string())?;
-            for place in &array.places {
-                push(place.address, place.version, place.incarnation, array.stride as u32);
-            }
-            return Ok(());
-        }
-        for index in 0..count {
-            match self.heap.reserve(bytes, hint, purpose) {
-                Ok(place) => push(place.address, place.version, place.incarnation, 0),
-                // Fewer than asked for are better than none.
-                Err(_) if index > 0 => break,
-                Err(error) => return Err(error.to_string()),
-            }
+            answer.extend_from_slice(reserved.as_bytes());
         }
         Ok(())
     }
