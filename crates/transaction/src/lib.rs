@@ -18,6 +18,8 @@ pub mod history;
 mod id;
 pub mod participant;
 pub mod resolver;
+#[cfg(feature = "scenarios")]
+pub mod scenario;
 pub mod wire;
 
 pub use barn_layout::transaction::{Change, TransactionId};

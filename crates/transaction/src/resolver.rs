@@ -20,7 +20,7 @@ use barn_fabric::{CallError, Connection};
 use barn_layout::transaction::{
     Hello, Known, Orphan, ParticipantEntry, Renew, State, Step, StepKind, TransactionId, Verdict, Vote,
 };
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub struct ResolverOptions {
 /// Looks after the transactions of one node.
 pub struct Resolver {
     options: ResolverOptions,
-    connections: HashMap<MemberId, Connection>,
-    sessions: HashMap<MemberId, u64>,
+    connections: BTreeMap<MemberId, Connection>,
+    sessions: BTreeMap<MemberId, u64>,
     random: Seeded,
     resolved: u64,
 }
@@ -63,7 +63,7 @@ impl Resolver {
     /// A resolver that has yet to be run.
     pub fn new(options: ResolverOptions) -> Self {
         let random = Seeded::new(options.environment.seed ^ 0x7265_736f_6c76_6572);
-        Self { options, connections: HashMap::new(), sessions: HashMap::new(), random, resolved: 0 }
+        Self { options, connections: BTreeMap::new(), sessions: BTreeMap::new(), random, resolved: 0 }
     }
 
     /// Runs until `stopped` says so.

@@ -9,7 +9,7 @@
 use super::phase::{decide, prepare, validate};
 use super::resolve::resolve;
 use super::transaction::{Entry, Transaction};
-use super::{Client, ClientStats, Inner};
+use super::{Client, ClientStats, Inner, lock};
 use crate::error::{ClientError, CommitError};
 use barn_layout::transaction::{Change, TransactionId};
 use std::sync::atomic::Ordering;
@@ -36,8 +36,9 @@ impl CommitStep {
 
 /// Is told of steps.
 pub trait Observer: Send + Sync {
-    /// A commit has come this far.
-    fn at(&self, step: CommitStep);
+    /// A commit has come this far. If this says false it goes no further, ever: as if its thread
+    /// had stopped there.
+    fn at(&self, step: CommitStep) -> bool;
 }
 
 /// A transaction that was committed.
@@ -59,9 +60,11 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    pub(crate) fn at(&self, step: CommitStep) {
-        if let Some(observer) = &self.inner.options.observer {
-            observer.at(step);
+    async fn at(&self, step: CommitStep) {
+        if let Some(observer) = &self.inner.options.observer
+            && !observer.at(step)
+        {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -154,19 +157,41 @@ async fn settle(commit: &Commit<'_>, done: Result<(), Stopped>) -> Result<(), Co
 
 /// Two phases, and a third that nobody waits for.
 async fn across(commit: &Commit<'_>, table: &super::table::Table) -> Result<(), Stopped> {
-    commit.at(CommitStep::Prepare);
+    commit.at(CommitStep::Prepare).await;
+    let mut leaving = Leaving { commit, armed: true };
+    let done = steps(commit, table).await;
+    leaving.armed = false;
+    done
+}
+
+/// Hands a commit over to the nodes whose future is dropped before its end.
+struct Leaving<'a, 'b> {
+    commit: &'a Commit<'b>,
+    armed: bool,
+}
+
+impl Drop for Leaving<'_, '_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let nodes = self.commit.writers.iter().map(|node| self.commit.transaction.nodes[*node].clone());
+            lock(&self.commit.inner.leaving).push((self.commit.id, nodes.collect()));
+        }
+    }
+}
+
+async fn steps(commit: &Commit<'_>, table: &super::table::Table) -> Result<(), Stopped> {
     prepare::lock(commit).await?;
-    commit.at(CommitStep::Prepared);
+    commit.at(CommitStep::Prepared).await;
     #[cfg(not(barn_plant = "validation_skipped"))]
     if let Err(error) = validate::reads(commit, table).await {
         prepare::abort(commit).await;
         return Err(error.into());
     }
-    commit.at(CommitStep::Validated);
+    commit.at(CommitStep::Validated).await;
     #[cfg(not(barn_plant = "told_before_decided"))]
     decide::decide(commit).await?;
-    commit.at(CommitStep::Decided);
+    commit.at(CommitStep::Decided).await;
     decide::apply(commit).await;
-    commit.at(CommitStep::Applied);
+    commit.at(CommitStep::Applied).await;
     Ok(())
 }

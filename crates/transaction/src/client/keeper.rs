@@ -5,7 +5,7 @@ use super::{ClientStats, Inner, lock};
 use crate::error::Broken;
 use crate::wire::{Method, whole};
 use barn_layout::Address;
-use barn_layout::transaction::{Renew, Renewed};
+use barn_layout::transaction::{Renew, Renewed, Step, StepKind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -37,6 +37,7 @@ impl Inner {
     async fn keep(&self, generations: &mut Vec<(u64, Duration)>) -> Duration {
         let table = self.table();
         self.give_back().await;
+        self.leave().await;
         let generation = self.activity.advance();
         let now = self.now();
         if generations.last().is_none_or(|(last, _)| *last < generation) {
@@ -98,6 +99,18 @@ impl Inner {
             self.refresh(session).await;
         }
         Ok(())
+    }
+
+    /// Leaves commits to the nodes whose futures were dropped.
+    async fn leave(&self) {
+        let leaving = std::mem::take(&mut *lock(&self.leaving));
+        for (transaction, nodes) in leaving {
+            let step = Step { transaction, kind: (StepKind::Leave as u32).into(), reserved: 0.into() };
+            for node in nodes {
+                // A node that is gone has ended the session and knows what to do.
+                let _ = node.connection.send(step.as_bytes()).await;
+            }
+        }
     }
 
     /// Gives places back that transactions have reserved and not used.

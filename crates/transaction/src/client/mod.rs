@@ -30,6 +30,7 @@ use activity::Activity;
 use barn_cluster::{Directory, Member};
 use barn_fabric::seam::{Clock, Random, Schedule, Seeded};
 use barn_fabric::{ConnectError, Connection};
+use barn_layout::transaction::TransactionId;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,6 +145,8 @@ pub(crate) struct Inner {
     pub(crate) next_member: AtomicU64,
     pub(crate) activity: Activity,
     pub(crate) stats: ClientStats,
+    /// Commits whose futures were dropped half-way, and the nodes that have to decide them.
+    pub(crate) leaving: Mutex<Vec<(TransactionId, Vec<Arc<table::NodeLink>>)>>,
     /// Places that were reserved and not used.
     pub(crate) giving_back: Mutex<Vec<(Arc<table::NodeLink>, barn_layout::Address)>>,
 }
@@ -175,6 +178,7 @@ impl Client {
             next_number: AtomicU64::new(1),
             next_member: AtomicU64::new(next_member),
             stats: ClientStats::default(),
+            leaving: Mutex::default(),
             giving_back: Mutex::default(),
         });
         keeper::start(&inner);
@@ -189,6 +193,11 @@ impl Client {
     /// Who holds what, as far as the client knows.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.inner.directory
+    }
+
+    /// The time on the client's clock.
+    pub fn now(&self) -> Duration {
+        self.inner.now()
     }
 
     /// Begins a transaction. Nothing is sent until it reads or allocates.

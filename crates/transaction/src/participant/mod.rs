@@ -37,7 +37,7 @@ use barn_layout::transaction::{State, TransactionId, Verdict};
 use barn_layout::{Address, RegionId};
 use recover::Outcomes;
 use session::Sessions;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,7 +112,7 @@ pub struct Participant {
     member: MemberId,
     heap: Heap,
     registry: Registry,
-    regions: HashSet<RegionId>,
+    regions: BTreeSet<RegionId>,
     directory: Arc<Directory>,
     lease: Duration,
     clock: Arc<dyn Clock>,

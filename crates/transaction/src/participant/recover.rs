@@ -56,7 +56,9 @@ impl Participant {
     /// Lists the transactions that need somebody to decide them; also looks at the leases.
     pub(super) fn orphans(&mut self, answer: &mut Vec<u8>) -> Result<(), String> {
         self.tick();
-        for (id, held) in self.held.iter().filter(|(_, held)| held.orphan) {
+        let mut orphans: Vec<_> = self.held.iter().filter(|(_, held)| held.orphan).collect();
+        orphans.sort_unstable_by_key(|(id, _)| (id.session.get(), id.number.get()));
+        for (id, held) in orphans {
             let orphan = Orphan {
                 transaction: *id,
                 participants: (held.participants.len() as u32).into(),

@@ -8,7 +8,7 @@ use barn_layout::Address;
 use barn_layout::transaction::{
     Hello, Renew, Renewed, Reserve, ReservedPlace, TransactionId, Welcome,
 };
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -39,7 +39,7 @@ pub(super) struct Session {
     renewed: Duration,
     /// Every read of it that began in an earlier epoch has ended.
     epoch: u64,
-    pub(super) reserved: HashSet<Address>,
+    pub(super) reserved: BTreeSet<Address>,
     pub(super) assembling: Option<super::prepare::Assembling>,
     committed: VecDeque<u64>,
 }
@@ -57,7 +57,8 @@ impl Session {
 /// All sessions, and the end of those that were.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    by_peer: HashMap<PeerId, Session>,
+    /// In order, so that what follows from a seed is the same each time.
+    by_peer: BTreeMap<PeerId, Session>,
     live: HashSet<u64>,
     ended: HashMap<u64, VecDeque<u64>>,
     ended_order: VecDeque<u64>,
@@ -130,7 +131,7 @@ impl Participant {
             role,
             renewed: self.clock.now(),
             epoch,
-            reserved: HashSet::new(),
+            reserved: BTreeSet::new(),
             assembling: None,
             committed: VecDeque::new(),
         };
