@@ -122,7 +122,7 @@ shared_struct! {
         28 => pub reads: U32,
         /// How many [`WriteEntry`], each with its bytes, follow.
         32 => pub writes: U32,
-        /// [`PREPARE_LAST`] and [`PREPARE_ALONE`].
+        /// [`PREPARE_LAST`], [`PREPARE_ALONE`], [`PREPARE_CLOSED`].
         36 => pub flags: U32,
         /// The frame's number, from zero.
         40 => pub frame: U32,
@@ -135,6 +135,8 @@ shared_struct! {
 pub const PREPARE_LAST: u32 = 1;
 /// The transaction touches this node only: lock, validate and change in one go.
 pub const PREPARE_ALONE: u32 = 2;
+/// The transaction has read what it does not change: from here on nobody reads what it changes.
+pub const PREPARE_CLOSED: u32 = 4;
 
 shared_struct! {
     /// A node whose objects a transaction changes.

@@ -7,7 +7,7 @@ use barn_fabric::PeerId;
 use barn_layout::Address;
 use barn_layout::object::LockMode;
 use barn_layout::transaction::{
-    Change, PREPARE_ALONE, PREPARE_LAST, ReadEntry, State, TransactionId, Verdict, WriteEntry,
+    Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ReadEntry, State, TransactionId, Verdict, WriteEntry,
 };
 
 /// A transaction of which only some frames have come.
@@ -84,7 +84,9 @@ impl Participant {
                 self.stats.aborted += 1;
                 return Err(refusal);
             }
-            self.close(writes);
+            if writes.count > 1 {
+                self.close(writes);
+            }
             self.carry_out(writes);
             if let Some(session) = self.sessions.of(peer) {
                 writes.each().for_each(|(entry, _)| {
@@ -94,6 +96,9 @@ impl Participant {
             }
             self.stats.alone += 1;
             return Ok(());
+        }
+        if flags & PREPARE_CLOSED != 0 && cfg!(not(barn_plant = "validated_while_read")) {
+            self.close(writes);
         }
         // From here on its places are its own: the session's end does not release them.
         if let Some(session) = self.sessions.of(peer) {
@@ -174,9 +179,6 @@ impl Participant {
     /// Lets nobody read the objects any more. All of them, before any is changed: a reader of
     /// several must never see one that has changed beside one that is about to.
     pub(super) fn close(&mut self, writes: Writes<'_>) {
-        if writes.count == 1 {
-            return;
-        }
         for (entry, _) in writes.each() {
             if Change::from_bits(entry.change.get()) != Some(Change::Create) {
                 // It is locked, so it closes.

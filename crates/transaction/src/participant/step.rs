@@ -97,12 +97,12 @@ impl Participant {
             return;
         }
         held.decided = true;
-        for (entry, _) in (Writes { bytes: &held.writes, count: held.count }).each() {
-            if Change::from_bits(entry.change.get()) != Some(Change::Create) {
-                // It is locked, so it closes.
-                #[cfg(not(barn_plant = "decided_and_still_read"))]
-                let _ = self.heap.close(Address::from_bits(entry.address.get()));
-            }
+        let writes = std::mem::take(&mut held.writes);
+        if cfg!(not(barn_plant = "decided_and_still_read")) {
+            self.close(Writes { bytes: &writes, count: 0 });
+        }
+        if let Some(held) = self.held.get_mut(&id) {
+            held.writes = writes;
         }
     }
 

@@ -9,6 +9,8 @@ use crate::client::{Client, Transaction};
 use crate::error::{ClientError, CommitError};
 use crate::id::Pointer;
 use barn_fabric::seam::{Random, Seeded};
+use barn_layout::Address;
+use std::collections::BTreeMap;
 
 /// Bytes of an object's pointer.
 const POINTER: usize = Pointer::BYTES;
@@ -235,6 +237,7 @@ impl Worker {
 
     /// Looks at everything that was ever made, after all others have ended.
     pub async fn audit(&mut self) -> Result<(), String> {
+        let mut states: BTreeMap<(Address, u32), (Pointer, Option<u64>)> = BTreeMap::new();
         for pointer in self.recorder.made() {
             let found = match self.client.read(pointer).await {
                 Ok(object) => {
@@ -244,8 +247,11 @@ impl Worker {
                 Err(ClientError::Freed { .. }) => None,
                 Err(error) => return Err(format!("{pointer} cannot be read after all is over: {error}")),
             };
-            self.recorder.found(pointer, found);
+            // A place that was reserved in vain is reserved again, perhaps for another length.
+            let state = states.entry((pointer.address, pointer.incarnation)).or_insert((pointer, None));
+            state.1 = state.1.or(found);
         }
+        states.into_values().for_each(|(pointer, found)| self.recorder.found(pointer, found));
         Ok(())
     }
 }

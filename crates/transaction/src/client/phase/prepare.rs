@@ -7,7 +7,7 @@ use crate::error::{Broken, ClientError, CommitError};
 use crate::wire::{Method, push_write, whole};
 use barn_layout::Address;
 use barn_layout::transaction::{
-    PREPARE_ALONE, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind, Verdict, Vote, WriteEntry,
+    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind, Verdict, Vote, WriteEntry,
 };
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
@@ -17,7 +17,13 @@ const FRAME_BYTES: usize = 1 << 20;
 
 /// Messages to one node, in order: one, unless the transaction is large.
 fn frames(commit: &Commit<'_>, node: usize, alone: bool) -> Vec<Vec<u8>> {
-    let flags = if alone { PREPARE_ALONE } else { 0 };
+    // What it read must be true while nobody can read what it changes: were that still readable when
+    // the reads are validated, another could see old values after newer ones of what was read.
+    let flags = match (alone, commit.reads().next()) {
+        (true, _) => PREPARE_ALONE,
+        (false, Some(_)) => PREPARE_CLOSED,
+        (false, None) => 0,
+    };
     let header = |frame: usize, participants: usize| Prepare {
         transaction: commit.id,
         configuration: commit.inner.directory.version().into(),
