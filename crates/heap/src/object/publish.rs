@@ -38,7 +38,7 @@ pub(crate) fn put(
 /// Makes the place hold no object: version and incarnation are from now on these.
 #[inline]
 pub(crate) fn vacate(words: &Words, at: u64, version: u64, incarnation: u32) -> Result<(), AccessError> {
-    close(words, at, version - 1)?;
+    close(words, at, version.wrapping_sub(1))?;
     words.store_word(at + META_AT, meta_vacant(incarnation), Ordering::Relaxed)?;
     open(words, at, version)
 }
