@@ -18,19 +18,19 @@ const READERS_STAY: u64 = 2_000;
 
 /// What a churn came to.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     /// Objects made.
-    pub created: u64,
+    pub(crate) created: u64,
     /// Objects freed early because no memory was to be had.
-    pub evicted: u64,
+    pub(crate) evicted: u64,
     /// The least and the most that objects' slots took of the budget, once it was filled, in percent.
-    pub filled_percent: (f64, f64),
+    pub(crate) filled_percent: (f64, f64),
     /// The most memory held at once.
-    pub held_bytes_max: u64,
+    pub(crate) held_bytes_max: u64,
     /// Epochs that passed.
-    pub epochs: u64,
+    pub(crate) epochs: u64,
     /// What is wrong with the accounts, if something is.
-    pub leak: Option<String>,
+    pub(crate) leak: Option<String>,
 }
 
 struct Churn {
@@ -39,13 +39,17 @@ struct Churn {
     budget: u64,
     live: VecDeque<Reserved>,
     body: Vec<u8>,
+    /// Whether the budget has been filled.
+    is_full: bool,
+    /// Bytes of objects made.
+    written: u64,
     /// When the readers of the last epoch have left.
     leaving: Option<(u64, u64)>,
     report: Report,
 }
 
 /// Replaces objects `steps` times in a heap of `budget` bytes.
-pub fn churn(steps: u64, budget: u64, seed: u64) -> Report {
+pub(crate) fn churn(steps: u64, budget: u64, seed: u64) -> Report {
     let mut heap = Heap::new(HeapOptions { budget_bytes: budget });
     let region = budget.min(64 << 20);
     for id in 0..budget.div_ceil(region) as u32 {
@@ -61,42 +65,54 @@ pub fn churn(steps: u64, budget: u64, seed: u64) -> Report {
     };
     let body = (0..1 << 16).map(|at| at as u8).collect();
     let random = Seeded::new(seed);
-    let mut churn = Churn { heap, random, budget, live: VecDeque::new(), body, leaving: None, report };
+    let mut churn = Churn {
+        heap,
+        random,
+        budget,
+        live: VecDeque::new(),
+        body,
+        written: 0,
+        is_full: false,
+        leaving: None,
+        report,
+    };
     for step in 0..steps {
-        churn.step(step, steps);
+        churn.step(step);
     }
     churn.finish()
 }
 
 impl Churn {
-    fn step(&mut self, step: u64, steps: u64) {
-        let filled = self.heap.usage().total().slot_bytes;
-        if filled * 10 >= self.budget * 8 {
-            while self.heap.usage().total().slot_bytes * 10 >= self.budget * 8 {
-                self.free_old();
-            }
+    fn step(&mut self, step: u64) {
+        while self.filled() * 10 >= self.budget * 8 {
+            self.is_full = true;
+            self.free_old();
         }
-        self.create(step, steps);
+        self.create(step);
         self.pass_epochs(step);
-        if step % 1024 == 0 && step > steps / 10 {
-            let percent = filled as f64 * 100.0 / self.budget as f64;
+        if self.is_full && step % 1024 == 0 {
+            let percent = self.filled() as f64 * 100.0 / self.budget as f64;
             let (low, high) = self.report.filled_percent;
             self.report.filled_percent = (low.min(percent), high.max(percent));
         }
         self.report.held_bytes_max = self.report.held_bytes_max.max(self.heap.usage().held_bytes);
     }
 
-    /// Sizes are spread over a factor of four; where it starts goes up and down, ten times in all.
-    fn length(&mut self, step: u64, steps: u64) -> usize {
-        let phase =
-            (step * 20 / steps.max(20)) as f64 + (step * 20 % steps.max(20)) as f64 / steps.max(20) as f64;
-        let height = (phase % 2.0 - 1.0).abs();
-        let low = 40.0 * 64f64.powf(height);
-        (low * 4f64.powf(self.random.below(1000) as f64 / 1000.0)) as usize
+    fn filled(&self) -> u64 {
+        self.heap.usage().total().slot_bytes
     }
 
-    fn create(&mut self, step: u64, steps: u64) {
-        let bytes = self.length(step, steps);
+    /// Sizes are spread over a factor of 1.25. Where that starts goes down from 2 KiB to 40 bytes and
+    /// up again, by a quarter whenever as much as the budget has been written.
+    fn length(&mut self) -> usize {
+        let drift = 1.25f64.ln() * self.written as f64 / self.budget as f64;
+        let height = (drift / 50f64.ln() % 2.0 - 1.0).abs();
+        let low = 40.0 * 50f64.powf(height);
+        (low * 1.25f64.powf(self.random.below(1000) as f64 / 1000.0)) as usize
+    }
+
+    fn create(&mut self, step: u64) {
+        let bytes = self.length();
         let purpose = [Purpose::Objects, Purpose::Tables][(step % 8 == 0) as usize];
         loop {
             match self.heap.reserve(bytes, None, purpose) {
@@ -104,6 +120,7 @@ impl Churn {
                     self.heap.create(slot.address, &self.body[..bytes]).expect("just reserved");
                     self.live.push_back(slot);
                     self.report.created += 1;
+                    self.written += bytes as u64;
                     return;
                 }
                 Err(AllocError::Budget { .. } | AllocError::Full { .. }) => {

@@ -77,7 +77,9 @@ fn step(heap: &mut Heap, model: &mut Model, random: &mut Seeded, purposes: &[Pur
         0..45 => {
             let bytes = length(random);
             if let Ok(slot) = heap.reserve(bytes, hint, purpose) {
-                model.add(slot, Size::for_object(bytes).unwrap().slot_bytes as u64, purpose);
+                let size = heap.runs[heap.locate(slot.address).unwrap().run].size;
+                assert!(size.slot_bytes >= bytes + HEADER_BYTES);
+                model.add(slot, size.slot_bytes as u64, purpose);
             }
         }
         45..48 => {

@@ -118,3 +118,22 @@ fn the_budget_is_kept_and_says_what_to_do() {
     heap.add_region(RegionId(2), Words::private(2 << 20)).unwrap();
     heap.reserve(a_block, None, Purpose::Objects).unwrap();
 }
+
+/// A node with little memory and objects of many sizes: better a longer slot than none.
+#[test]
+fn a_longer_slot_is_used_when_memory_is_short() {
+    let mut heap = heap(1, 3);
+    create(&mut heap, &[1; 1000], None).unwrap();
+    let trees = heap.reserve(2000, None, Purpose::Trees).unwrap();
+    assert_eq!(heap.usage().free_blocks, 0);
+    let short = heap.reserve(700, None, Purpose::Objects).unwrap();
+    assert_eq!(short.address.offset() >> 20, 1, "in the slab of the longer class");
+    let used = heap.usage().of(Purpose::Objects).reserved_bytes;
+    assert_eq!(used, Size::for_object(1000).unwrap().slot_bytes as u64, "which is counted");
+    let array = heap.reserve_array(900, 3, None, Purpose::Objects).unwrap();
+    assert_eq!(array.slot_bytes, Size::for_object(1000).unwrap().slot_bytes);
+    assert!(heap.reserve(400, None, Purpose::Objects).is_err(), "but at most twice as long");
+    assert!(heap.reserve(1800, None, Purpose::Objects).is_err(), "and never another purpose's");
+    heap.release(trees.address).unwrap();
+    heap.reserve(400, None, Purpose::Objects).unwrap();
+}
