@@ -1,14 +1,13 @@
 //! Loom: the copy and ring protocols under every interleaving and reordering.
 //!
-//! A loom test is a unit test of `barn-fabric` whose path contains `loom`, compiled under
-//! `cfg(loom)`. It has a target directory of its own, because its flags differ from those of
+//! A loom test is a unit test whose path contains `loom`, compiled under `cfg(loom)`. It has a target directory of its own, because its flags differ from those of
 //! every other build and sharing one would rebuild the world twice.
 
 use crate::run::Job;
 use crate::{Outcome, Stage};
 
 /// The packages that have loom tests.
-const PACKAGES: [&str; 1] = ["barn-fabric"];
+const PACKAGES: [&str; 2] = ["barn-fabric", "barn-heap"];
 
 pub(crate) fn stage() -> Stage {
     let mut count = 0;

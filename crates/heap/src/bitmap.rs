@@ -15,14 +15,8 @@ pub(crate) struct FreeSlots {
 impl FreeSlots {
     /// `slots` slots, all free.
     pub(crate) fn all(slots: usize) -> Self {
-        let mut set = Self {
-            free: vec![0; slots.div_ceil(64)],
-            summary: vec![0; slots.div_ceil(64).div_ceil(64)],
-            count: 0,
-            slots,
-        };
-        (0..slots).for_each(|slot| set.give(slot));
-        set
+        let free = ones(slots);
+        Self { summary: ones(free.len()), free, count: slots, slots }
     }
 
     /// How many are free.
@@ -90,6 +84,15 @@ impl FreeSlots {
         self.summary[slot / 64 / 64] |= 1 << (slot / 64 % 64);
         self.count += 1;
     }
+}
+
+/// Words with the first `bits` bits set.
+fn ones(bits: usize) -> Vec<u64> {
+    let mut words = vec![u64::MAX; bits / 64];
+    if !bits.is_multiple_of(64) {
+        words.push((1 << (bits % 64)) - 1);
+    }
+    words
 }
 
 #[cfg(test)]

@@ -107,6 +107,15 @@ impl Size {
             .then_some(size)
     }
 
+    /// The larger classes whose slots are at most twice as long, ascending.
+    pub fn larger(self) -> impl Iterator<Item = Self> {
+        let classes = self.class.map(|class| class.saturating_add(1)..=u8::MAX).into_iter().flatten();
+        classes
+            .map(Self::of_class)
+            .skip_while(move |size| size.slot_bytes == self.slot_bytes)
+            .take_while(move |size| size.slot_bytes <= 2 * self.slot_bytes)
+    }
+
     /// How many slots a run has.
     pub fn slots(self) -> usize {
         self.run_blocks * BLOCK_BYTES / self.slot_bytes

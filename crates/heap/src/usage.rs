@@ -2,7 +2,7 @@
 
 use barn_layout::heap::Purpose;
 
-/// What a heap holds. Every block is in exactly one of the four counts of blocks.
+/// What a heap holds. Every block is in exactly one of the five counts of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// How many bytes may be held.
@@ -19,7 +19,9 @@ pub struct Usage {
     pub waiting_blocks: usize,
     /// Free blocks.
     pub free_blocks: usize,
-    /// Slots whose incarnations are used up, in bytes: of no use any more.
+    /// Blocks whose incarnations are used up: of no use any more.
+    pub worn_blocks: usize,
+    /// Slots of other blocks whose incarnations are used up, in bytes.
     pub worn_bytes: u64,
     /// By purpose, in the order of [`Purpose::ALL`].
     pub purposes: [PurposeUsage; Purpose::ALL.len()],

@@ -32,9 +32,14 @@ const fn unit(package: &'static str, filter: &'static str) -> Gate {
     Gate { package, select: &["--lib"], filter, loom: false }
 }
 
-/// A gate of loom models.
+/// A gate of the fabric's loom models.
 const fn loom(filter: &'static str) -> Gate {
     Gate { package: "barn-fabric", select: &["--lib"], filter, loom: true }
+}
+
+/// A gate of the heap's loom models.
+const fn loom_heap(filter: &'static str) -> Gate {
+    Gate { package: "barn-heap", select: &["--lib"], filter, loom: true }
 }
 
 /// A scenario on the simulated transport, over many seeds.
@@ -124,6 +129,49 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "late_answer_taken",
         gate: unit("barn-fabric", "slots"),
         fails: "a_late_answer_to_an_abandoned_operation_is_dropped",
+    },
+    // Objects: each fence and ordering deleted, and what a reader checks.
+    Plant {
+        name: "object_publish_without_fence",
+        gate: loom_heap("publish"),
+        fails: "loom_two_versions_are_told_apart",
+    },
+    Plant {
+        name: "object_publish_relaxed",
+        gate: loom_heap("publish"),
+        fails: "loom_a_new_object_is_seen_whole",
+    },
+    Plant {
+        name: "incarnation_ignored",
+        gate: unit("barn-heap", "object"),
+        fails: "a_pointer_to_a_freed_object_is_void",
+    },
+    Plant {
+        name: "checksum_skips_version",
+        gate: unit("barn-heap", "object"),
+        fails: "no_mix_of_words_is_accepted_in_any_order",
+    },
+    // A checksum of 8 bits lets one mix in 256 pass; where memory is mapped, versions hold alone.
+    Plant {
+        name: "checksum_of_8_bits",
+        gate: unit("barn-heap", "object"),
+        fails: "no_mix_of_words_is_accepted_in_any_order",
+    },
+    // The allocator: where objects go, and when a place may become another size's.
+    Plant {
+        name: "hint_ignored",
+        gate: unit("barn-heap", "placement"),
+        fails: "a_hint_is_followed_to_block_and_region",
+    },
+    Plant {
+        name: "epoch_ignored",
+        gate: unit("barn-heap", "reuse"),
+        fails: "empty_blocks_wait_for_their_readers",
+    },
+    Plant {
+        name: "floor_forgotten",
+        gate: unit("barn-heap", "reuse"),
+        fails: "a_block_divided_anew_counts_on",
     },
     // The simulated transport itself: what its scenarios must notice.
     Plant {

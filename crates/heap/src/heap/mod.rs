@@ -21,7 +21,8 @@ pub use reserve::{Reserved, ReservedArray};
 pub use scan::{Interrupted, RegionScan};
 
 use crate::error::{HeapError, ObjectError};
-use crate::usage::Usage;
+use crate::object::Header;
+use crate::usage::{PurposeUsage, Usage};
 use barn_fabric::Words;
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
 use barn_layout::{Address, RegionId};
@@ -133,6 +134,34 @@ impl Heap {
         }
     }
 
+    /// The regions, in the order in which they were taken in.
+    pub fn regions(&self) -> impl Iterator<Item = RegionId> + '_ {
+        self.regions.iter().map(|region| region.id)
+    }
+
+    /// Every object of a region, in ascending order: for copies and checks of whole regions.
+    pub fn objects(&self, region: RegionId) -> impl Iterator<Item = (Address, Header)> + '_ {
+        let at = self.by_id.get(&region).map(|at| *at as usize);
+        at.into_iter().flat_map(move |at| self.objects_at(at))
+    }
+
+    fn objects_at(&self, at: usize) -> impl Iterator<Item = (Address, Header)> + '_ {
+        let region = &self.regions[at];
+        (1..region.blocks())
+            .filter_map(move |block| region.run_of(block).filter(|run| self.runs[*run].first_block == block))
+            .flat_map(move |run| {
+                let of = &self.runs[run];
+                (0..of.free.slots()).filter(|index| !of.free.is_free(*index)).map(move |index| {
+                    let offset = of.offset(index) as u64;
+                    Slot { region: at, run, index, offset }
+                })
+            })
+            .filter_map(move |slot| {
+                let header = self.header_at(slot).ok().filter(|header| header.allocated)?;
+                Some((region.address(slot.offset as usize), header))
+            })
+    }
+
     /// How many blocks the budget still allows.
     fn blocks_in_budget(&self) -> u64 {
         self.budget_bytes.saturating_sub(self.usage.held_bytes) / BLOCK_BYTES as u64
@@ -160,7 +189,7 @@ impl Heap {
         self.usage.waiting_blocks -= blocks;
         // Incarnations that are used up must not begin again: the blocks are of no use any more.
         if floor.incarnation == u32::MAX {
-            self.usage.worn_bytes += (blocks * BLOCK_BYTES) as u64;
+            self.usage.worn_blocks += blocks;
             return;
         }
         self.regions[*region].free_run(*first_block, blocks, touched.then_some(*floor));
@@ -187,7 +216,7 @@ impl Heap {
         }
     }
 
-    fn purpose_usage(&mut self, purpose: Purpose) -> &mut crate::usage::PurposeUsage {
+    fn purpose_usage(&mut self, purpose: Purpose) -> &mut PurposeUsage {
         &mut self.usage.purposes[purpose as usize]
     }
 }

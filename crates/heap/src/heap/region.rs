@@ -2,7 +2,7 @@
 
 use super::run::Floor;
 use crate::error::HeapError;
-use crate::object::publish;
+use crate::object::{Header, publish};
 use crate::size_class::Size;
 use barn_fabric::Words;
 use barn_fabric::region::{AccessError, Ordering};
@@ -11,6 +11,7 @@ use barn_layout::heap::{
     RegionHeader, STATES_AT,
 };
 use barn_layout::limits::{REGION_BYTES_MAX, REGION_BYTES_MIN};
+use barn_layout::object::LockMode;
 use barn_layout::{Address, RegionId};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -131,6 +132,8 @@ impl Region {
         for block in blocks.clone() {
             floor = floor.above(self.floor(block)?);
         }
+        #[cfg(barn_plant = "floor_forgotten")]
+        let floor = Floor { incarnation: floor.incarnation.min(1), version: floor.version.min(1) };
         // Blocks that were never used are zero, which is what a new slot's header is.
         if floor != Floor::default() {
             for slot in 0..size.slots() {
@@ -190,10 +193,19 @@ impl Region {
         let _ = self.words.store_words(at, &[floor.version, u64::from(floor.incarnation)]);
     }
 
-    /// The second word of the slot at `offset`.
+    /// The incarnation of the free slot at `offset`. What is there and is no free slot's header is
+    /// damage, for free memory is zero where no header was written: it is mended.
     #[inline]
-    pub(super) fn meta(&self, offset: usize) -> Result<u64, AccessError> {
-        self.words.load_word(offset as u64 + 8, Ordering::Relaxed)
+    pub(super) fn vacant(&self, offset: usize, floor: Floor) -> Result<u32, AccessError> {
+        let mut words = [0; 2];
+        self.words.load_words(offset as u64, &mut words)?;
+        let header = Header::from_words(words[0], words[1]);
+        if header.allocated || header.word.mode() != LockMode::Free {
+            let version = floor.version.max(header.word.version() + 1);
+            publish::vacate(&self.words, offset as u64, version, floor.incarnation)?;
+            return Ok(floor.incarnation);
+        }
+        Ok(header.incarnation)
     }
 
     /// The address of an offset.

@@ -58,8 +58,9 @@ impl Heap {
             return Err(too_large);
         }
         let (run, first) = self.find(size, count, hint, purpose)?;
+        let slot_bytes = self.runs[run].size.slot_bytes;
         let slots = (first..first + count).map(|slot| self.take(run, slot)).collect::<Result<_, _>>()?;
-        Ok(ReservedArray { slots, slot_bytes: size.slot_bytes })
+        Ok(ReservedArray { slots, slot_bytes })
     }
 
     /// Gives back a reservation that came to nothing.
@@ -105,13 +106,37 @@ impl Heap {
         match self.divide(size, purpose, None) {
             Ok(run) => Ok((run, 0)),
             Err(AllocError::Memory(error)) => Err(AllocError::Memory(error)),
-            Err(_) => {
-                // What is kept only to save work is now somebody's need, if not at once.
-                self.short = true;
-                self.slabs.spares().into_iter().for_each(|run| self.retire(run));
-                self.divide(size, purpose, None).map(|run| (run, 0)).inspect_err(|_| self.short = true)
+            Err(_) => self.find_when_short(size, count, purpose),
+        }
+    }
+
+    /// As [`Heap::find`], when no block is to be had: what is kept only to save work is given up,
+    /// and a slot that is longer than need be is better than none.
+    #[cold]
+    fn find_when_short(
+        &mut self,
+        size: Size,
+        count: usize,
+        purpose: Purpose,
+    ) -> Result<(u32, usize), AllocError> {
+        self.slabs.spares().into_iter().for_each(|run| self.retire(run));
+        let error = match self.divide(size, purpose, None) {
+            Ok(run) => return Ok((run, 0)),
+            Err(error) => error,
+        };
+        self.short = true;
+        for larger in size.larger() {
+            let open = larger.class.and_then(|class| self.find_open(class, purpose, None, count));
+            if let Some(found) = open {
+                return Ok(found);
+            }
+            if count <= larger.slots()
+                && let Some(run) = self.reopen(larger, purpose, None)?
+            {
+                return Ok((run, 0));
             }
         }
+        Err(error)
     }
 
     /// As [`Heap::find`], in the hint's block or else its region.
@@ -160,17 +185,7 @@ impl Heap {
 
     /// A run without objects: one that waits and has this size already, or free blocks.
     fn divide(&mut self, size: Size, purpose: Purpose, only: Option<usize>) -> Result<u32, AllocError> {
-        let same = |run: u32| {
-            let run = &self.runs[run];
-            run.size == size && only.is_none_or(|only| only == run.region)
-        };
-        if let Some(run) = self.quarantine.take_where(same) {
-            let Run { region, first_block, .. } = self.runs[run];
-            self.regions[region].set_purpose(first_block, size, purpose)?;
-            self.runs[run].purpose = purpose;
-            self.runs[run].waiting = false;
-            self.usage.waiting_blocks -= size.run_blocks;
-            self.opened(run);
+        if let Some(run) = self.reopen(size, purpose, only)? {
             return Ok(run);
         }
         if self.blocks_in_budget() < size.run_blocks as u64 {
@@ -199,6 +214,27 @@ impl Heap {
         Ok(run)
     }
 
+    /// A run that waits and has this size already.
+    fn reopen(
+        &mut self,
+        size: Size,
+        purpose: Purpose,
+        only: Option<usize>,
+    ) -> Result<Option<u32>, AllocError> {
+        let same = |run: u32| {
+            let run = &self.runs[run];
+            run.size == size && only.is_none_or(|only| only == run.region)
+        };
+        let Some(run) = self.quarantine.take_where(same) else { return Ok(None) };
+        let Run { region, first_block, .. } = self.runs[run];
+        self.regions[region].set_purpose(first_block, size, purpose)?;
+        self.runs[run].purpose = purpose;
+        self.runs[run].waiting = false;
+        self.usage.waiting_blocks -= size.run_blocks;
+        self.opened(run);
+        Ok(Some(run))
+    }
+
     /// A run has come into use.
     pub(super) fn opened(&mut self, run: u32) {
         let Run { size, purpose, .. } = self.runs[run];
@@ -212,7 +248,7 @@ impl Heap {
     fn take(&mut self, run: u32, index: usize) -> Result<Reserved, AllocError> {
         let of = &mut self.runs[run];
         let (region, offset) = (of.region, of.offset(index));
-        let meta = self.regions[region].meta(offset)?;
+        let incarnation = self.regions[region].vacant(offset, of.floor)?;
         let was_empty = of.is_empty();
         of.free.take(index);
         let Run { size, purpose, .. } = *of;
@@ -226,7 +262,7 @@ impl Heap {
         let usage = self.purpose_usage(purpose);
         usage.reserved += 1;
         usage.reserved_bytes += size.slot_bytes as u64;
-        Ok(Reserved { address: self.regions[region].address(offset), incarnation: meta as u32 })
+        Ok(Reserved { address: self.regions[region].address(offset), incarnation })
     }
 
     /// Gives a slot back to its run.

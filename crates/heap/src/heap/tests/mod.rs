@@ -1,0 +1,132 @@
+//! Properties of the allocator, and what its callers rely on.
+
+mod model;
+mod placement;
+mod rebuild;
+mod reuse;
+
+use super::*;
+use crate::error::AllocError;
+use crate::object::HEADER_BYTES;
+use crate::size_class::Size;
+use barn_fabric::region::Ordering;
+use barn_layout::object::{LockMode, VersionWord};
+
+/// A heap over regions of its own, without a budget to speak of.
+fn heap(regions: u32, region_mib: usize) -> Heap {
+    let mut heap = Heap::new(HeapOptions { budget_bytes: u64::MAX });
+    for id in 1..=regions {
+        heap.add_region(RegionId(id), Words::private(region_mib << 20)).unwrap();
+    }
+    heap
+}
+
+fn create(heap: &mut Heap, body: &[u8], hint: Option<Address>) -> Result<Reserved, AllocError> {
+    let reserved = heap.reserve(body.len(), hint, Purpose::Objects)?;
+    heap.create(reserved.address, body).unwrap();
+    Ok(reserved)
+}
+
+/// Asserts that every byte is counted once.
+fn assert_exact(heap: &Heap) {
+    let usage = heap.usage();
+    let (mut objects, mut object_bytes, mut blocks) = (0, 0, 0);
+    for region in heap.regions() {
+        for (_, header) in heap.objects(region) {
+            objects += 1;
+            object_bytes += header.bytes as u64;
+        }
+        blocks += heap.regions[heap.by_id[&region] as usize].blocks();
+    }
+    let total = usage.total();
+    assert_eq!((total.objects, total.object_bytes), (objects, object_bytes));
+    assert_eq!(total.block_bytes, (usage.slab_blocks * BLOCK_BYTES) as u64);
+    let held = usage.table_blocks + usage.slab_blocks + usage.waiting_blocks + usage.worn_blocks;
+    assert_eq!(held + usage.free_blocks, blocks);
+    assert_eq!(usage.held_bytes, (held * BLOCK_BYTES) as u64);
+}
+
+fn free(heap: &mut Heap, object: Reserved) {
+    let version = heap.header(object.address).unwrap().word.version();
+    heap.lock(object.address, version, object.incarnation).unwrap();
+    heap.free(object.address).unwrap();
+}
+
+#[test]
+fn an_object_lives_and_dies() {
+    let mut heap = heap(1, 4);
+    let one = create(&mut heap, b"hello", None).unwrap();
+    let mut body = Vec::new();
+    let header = heap.read(one.address, &mut body).unwrap();
+    assert_eq!((body.as_slice(), header.word.version(), header.allocated), (&b"hello"[..], 1, true));
+    heap.lock(one.address, 1, one.incarnation).unwrap();
+    assert_eq!(heap.lock(one.address, 1, one.incarnation), Err(ObjectError::Locked));
+    assert_eq!(
+        heap.write(one.address, b"other!").unwrap_err(),
+        ObjectError::Length { bytes: 6, expected: 5 }
+    );
+    assert_eq!(heap.write(one.address, b"world"), Ok(2));
+    assert_eq!(heap.lock(one.address, 1, one.incarnation), Err(ObjectError::Changed { version: 2 }));
+    free(&mut heap, one);
+    assert_eq!(heap.lock(one.address, 3, one.incarnation), Err(ObjectError::Freed));
+    assert_eq!(heap.read(one.address, &mut body), Err(ObjectError::Freed));
+    let two = create(&mut heap, b"again", None).unwrap();
+    assert_eq!((two.address, two.incarnation), (one.address, one.incarnation + 1));
+}
+
+#[test]
+fn only_starts_of_slots_are_objects() {
+    let mut heap = heap(1, 4);
+    let one = create(&mut heap, &[1; 100], None).unwrap();
+    let slot = Size::for_object(100).unwrap();
+    for offset in (0..4 << 20).step_by(8) {
+        let address = Address::new(RegionId(1), offset);
+        let (block, within) = (offset as usize / BLOCK_BYTES, offset as usize % BLOCK_BYTES);
+        let is_slot = block == one.address.offset() as usize / BLOCK_BYTES
+            && within % slot.slot_bytes == 0
+            && within / slot.slot_bytes < slot.slots();
+        assert_eq!(heap.header(address).is_ok(), is_slot, "{address:?}");
+    }
+    for foreign in [
+        Address::new(RegionId(1), 4 << 20),
+        Address::new(RegionId(1), u32::MAX),
+        Address::new(RegionId(2), 0),
+    ] {
+        assert_eq!(heap.header(foreign), Err(ObjectError::NotAnObject));
+        assert_eq!(heap.create(foreign, &[]), Err(ObjectError::NotAnObject));
+        assert_eq!(heap.release(foreign), Err(ObjectError::NotAnObject));
+        assert_eq!(heap.lock(foreign, 0, 0), Err(ObjectError::NotAnObject));
+    }
+}
+
+#[test]
+fn a_slot_is_created_once_and_released_once() {
+    let mut heap = heap(1, 4);
+    let one = heap.reserve(40, None, Purpose::Objects).unwrap();
+    assert_eq!(heap.create(one.address, &[0; 41]), Err(ObjectError::Length { bytes: 41, expected: 40 }));
+    assert_eq!(heap.create(one.address, &[0; 40]), Ok(1));
+    assert_eq!(heap.create(one.address, &[0; 40]), Err(ObjectError::NotReserved));
+    assert_eq!(heap.release(one.address), Err(ObjectError::NotReserved));
+    let two = heap.reserve(40, None, Purpose::Objects).unwrap();
+    heap.release(two.address).unwrap();
+    assert_eq!(heap.release(two.address), Err(ObjectError::NotReserved));
+    assert_eq!(heap.create(two.address, &[]), Err(ObjectError::NotReserved));
+    assert_eq!(heap.free(one.address), Err(ObjectError::NotLocked));
+    assert_eq!(heap.write(one.address, &[0; 40]), Err(ObjectError::NotLocked));
+    assert_eq!(heap.unlock(one.address), Err(ObjectError::NotLocked));
+    assert_eq!(heap.close(two.address), Err(ObjectError::Freed));
+}
+
+#[test]
+fn a_lock_closes_and_opens() {
+    let mut heap = heap(1, 4);
+    let one = create(&mut heap, &[1; 8], None).unwrap();
+    let mode = |heap: &Heap| heap.header(one.address).unwrap().word;
+    heap.lock(one.address, 1, 0).unwrap();
+    assert_eq!(mode(&heap), VersionWord::new(1, LockMode::Prepared));
+    heap.close(one.address).unwrap();
+    assert_eq!(mode(&heap), VersionWord::new(1, LockMode::Exclusive));
+    heap.unlock(one.address).unwrap();
+    assert_eq!(mode(&heap), VersionWord::new(1, LockMode::Free));
+    assert_eq!(heap.lock(one.address, 1, 1), Err(ObjectError::Freed));
+}
