@@ -251,3 +251,100 @@ impl Configuration {
         self.regions.iter().filter(move |placed| placed.primary == member)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::Life;
+
+    fn sample() -> Configuration {
+        let member = |id| Member {
+            id: MemberId(id),
+            life: Life(1),
+            addresses: vec!["tcp://a:1".into()],
+            host: "a".into(),
+            memory_bytes: 1,
+        };
+        let placed = |region, primary| RegionPlacement {
+            region: RegionId(region),
+            primary: MemberId(primary),
+            replicas: vec![MemberId(2)],
+            bytes: 1,
+        };
+        let mut configuration = Configuration::new(Duration::from_secs(1), 8, 2);
+        configuration.version = 7;
+        configuration.next_member = 4;
+        configuration.members = vec![member(1), member(2)];
+        configuration.departed = vec![Departed { member: MemberId(3), at_version: 5, since_ms: 0 }];
+        configuration.regions = vec![placed(10, 1), placed(11, 3), placed(12, 1)];
+        configuration
+    }
+
+    #[test]
+    fn a_region_of_a_departed_member_has_no_primary() {
+        let configuration = sample();
+        assert_eq!(configuration.validate(), Ok(()));
+        assert_eq!(configuration.primary(RegionId(10)), Some(MemberId(1)));
+        assert_eq!(configuration.primary(RegionId(11)), None);
+        assert_eq!(configuration.primary(RegionId(13)), None);
+        let of =
+            |id| configuration.regions_of(MemberId(id)).map(|placed| placed.region.0).collect::<Vec<_>>();
+        assert_eq!((of(1), of(2), of(3)), (vec![10, 12], vec![], vec![11]));
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_found() {
+        let broken: [fn(&mut Configuration); 16] = [
+            |sample| sample.version = 0,
+            |sample| sample.lease_ms = 49,
+            |sample| sample.lease_ms = 600_001,
+            |sample| sample.rings = 0,
+            |sample| sample.rings = RINGS_MAX + 1,
+            |sample| sample.replicas = REPLICAS_MAX + 1,
+            |sample| sample.members.swap(0, 1),
+            |sample| sample.members[1].id = MemberId(1),
+            |sample| sample.members[1].id = MemberId(3),
+            |sample| sample.next_member = 3,
+            |sample| sample.departed[0].at_version = 8,
+            |sample| sample.regions[0].region = RegionId(0),
+            |sample| sample.regions[2].region = RegionId(11),
+            |sample| sample.regions[0].primary = MemberId(9),
+            |sample| sample.regions[0].replicas = vec![MemberId(4)],
+            |sample| sample.regions[0].bytes = REGION_BYTES_MAX + 1,
+        ];
+        for (number, break_it) in broken.iter().enumerate() {
+            let mut configuration = sample();
+            break_it(&mut configuration);
+            assert!(configuration.validate().is_err(), "case {number} was taken for right");
+        }
+        let mut wordy = sample();
+        wordy.members[0].addresses = vec!["x".repeat(ADDRESS_BYTES_MAX + 1)];
+        assert!(wordy.validate().is_err());
+    }
+
+    #[test]
+    fn the_largest_configuration_fits_a_response() {
+        let mut largest = Configuration::new(Duration::from_secs(600), RINGS_MAX, REPLICAS_MAX);
+        largest.version = u64::MAX;
+        largest.next_member = u32::MAX;
+        let placed = |id: usize| RegionPlacement {
+            region: RegionId(u32::MAX - id as u32),
+            primary: MemberId(u32::MAX - 1),
+            replicas: vec![MemberId(u32::MAX - 1); REPLICAS_MAX as usize],
+            bytes: REGION_BYTES_MAX,
+        };
+        largest.regions = (0..REGIONS_MAX).rev().map(placed).collect();
+        let address = "x".repeat(ADDRESS_BYTES_MAX);
+        let member = |id: usize| Member {
+            id: MemberId(u32::MAX - 1 - id as u32),
+            life: Life(u64::MAX),
+            addresses: vec![address.clone(); ADDRESSES_MAX],
+            host: address.clone(),
+            memory_bytes: u64::MAX,
+        };
+        largest.members = (0..MEMBERS_MAX).rev().map(member).collect();
+        assert_eq!(largest.validate(), Ok(()));
+        let bytes = serde_json::to_vec(&largest).unwrap().len();
+        assert!(bytes < crate::wire::RESPONSE_BYTES_MAX * 3 / 4, "{bytes} bytes");
+    }
+}

@@ -133,4 +133,68 @@ impl Directory {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests {
+    use super::*;
+    use crate::configuration::RegionPlacement;
+    use crate::member::{Departed, Life, Member};
+
+    const LEASE: Duration = Duration::from_secs(1);
+
+    fn member(id: u32) -> Member {
+        Member { id: MemberId(id), life: Life(0), addresses: vec![], host: String::new(), memory_bytes: 0 }
+    }
+
+    /// Members 1 and 2 with a region each; 3 departed, with a region.
+    fn sample(version: u64, since_ms: u64) -> Configuration {
+        let placed =
+            |id| RegionPlacement { region: RegionId(id), primary: MemberId(id), replicas: vec![], bytes: 1 };
+        Configuration {
+            version,
+            members: vec![member(1), member(2)],
+            regions: vec![placed(1), placed(2), placed(3)],
+            departed: vec![Departed { member: MemberId(3), at_version: 2, since_ms }],
+            next_member: 9,
+            ..Configuration::new(LEASE, 1, 0)
+        }
+    }
+
+    #[test]
+    fn the_newest_is_kept() {
+        let directory = Directory::new();
+        assert_eq!((directory.version(), directory.primary(RegionId(1))), (0, None));
+        assert_eq!(directory.install(sample(5, 0), LEASE), Installed::Newer);
+        assert_eq!(directory.install(sample(4, 0), LEASE), Installed::Known);
+        assert_eq!((directory.version(), directory.configuration().version), (5, 5));
+        assert_eq!(directory.primary(RegionId(2)), Some(MemberId(2)));
+        assert_eq!(directory.primary(RegionId(3)), None, "a departed member is a primary");
+        assert_eq!(directory.primary(RegionId(4)), None);
+    }
+
+    #[test]
+    fn a_departure_settles_after_a_lease_and_a_margin() {
+        let directory = Directory::new();
+        let start = Duration::from_secs(50);
+        directory.install(sample(2, 0), start);
+        assert!(!directory.settled(MemberId(3), start + LEASE));
+        assert!(directory.settled(MemberId(3), start + outlasted(LEASE)));
+        assert!(!directory.settled(MemberId(1), start * 9), "a member that is there was settled");
+        assert!(!directory.settled(MemberId(9), start * 9), "a member of whom nothing is known was settled");
+        assert!(directory.settled(MemberId(4), start), "one that is forgotten was not settled");
+    }
+
+    #[test]
+    fn what_was_counted_before_counts() {
+        let directory = Directory::new();
+        let start = Duration::from_secs(50);
+        directory.install(sample(3, 900), start);
+        assert!(!directory.settled(MemberId(3), start + LEASE / 20));
+        // A newer configuration from a coordinator that has counted for less takes nothing away.
+        directory.install(sample(4, 100), start + LEASE / 20);
+        assert!(directory.settled(MemberId(3), start + LEASE / 5));
+        // Gone once more, since another version: counted anew.
+        let mut again = sample(6, 0);
+        again.departed[0].at_version = 6;
+        directory.install(again, start + LEASE);
+        assert!(!directory.settled(MemberId(3), start + LEASE * 3 / 2));
+    }
+}

@@ -157,3 +157,89 @@ pub async fn ask(connection: &Connection, method: u16, request: &Request) -> Res
         response => Ok(response),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Configuration;
+    use crate::lease::LEASE_DEFAULT;
+    use crate::member::{Life, MemberId};
+    use barn_fabric::RegionId;
+    use barn_fabric::seam::{Random, Seeded};
+
+    fn requests() -> Vec<Request> {
+        let (member, life) = (MemberId(3), Life(u64::MAX));
+        let (addresses, host) = (vec!["shm:/tmp/\u{1}\"x".to_string()], "höst".to_string());
+        vec![
+            Request::Join { addresses, host, memory_bytes: 5, life, rejoining: Some(member) },
+            Request::Leave { member, life },
+            Request::Renew { member, life, known_version: u64::MAX },
+            Request::Get { known_version: 0 },
+            Request::AddRegion { member, life, near: Some(RegionId(7)), bytes: 1 },
+            Request::AddRegion { member, life, near: None, bytes: 1 },
+        ]
+    }
+
+    fn responses() -> Vec<Response> {
+        let configuration = Configuration::new(LEASE_DEFAULT, 3, 2);
+        vec![
+            Response::Joined { member: MemberId(1), lease_ms: 1, configuration: configuration.clone() },
+            Response::Left { version: 1 },
+            Response::Renewed { lease_ms: 1, configuration: None },
+            Response::Current { version: 1, configuration: Some(configuration) },
+            Response::Refused(Refusal::BadRequest { why: "so".into() }),
+        ]
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        for request in requests() {
+            assert_eq!(decode_request(&encode_request(&request)), Ok(request));
+        }
+        for response in responses() {
+            assert_eq!(decode_response(&encode_response(&response)), Ok(response));
+        }
+    }
+
+    #[test]
+    fn other_versions_and_lengths_are_named() {
+        assert_eq!(decode_request(&[]), Err(WireError::Empty));
+        assert_eq!(decode_request(b"\x02{}"), Err(WireError::Version { found: 2 }));
+        let (bytes, most) = (REQUEST_BYTES_MAX + 1, REQUEST_BYTES_MAX);
+        assert_eq!(decode_request(&vec![1; bytes]), Err(WireError::TooLong { bytes, most }));
+        let mut deep = vec![VERSION];
+        deep.resize(50_000, b'[');
+        assert!(matches!(decode_request(&deep), Err(WireError::Malformed { .. })));
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_right_does_not_come_out() {
+        let mut configuration = Configuration::new(LEASE_DEFAULT, 3, 2);
+        configuration.lease_ms = 1;
+        let response = Response::Renewed { lease_ms: 1, configuration: Some(configuration) };
+        assert!(matches!(decode_response(&encode_response(&response)), Err(WireError::Configuration(_))));
+    }
+
+    #[test]
+    fn mutated_messages_never_panic() {
+        let mut random = Seeded::new(4);
+        let whole: Vec<Vec<u8>> =
+            requests().iter().map(encode_request).chain(responses().iter().map(encode_response)).collect();
+        for _ in 0..50_000 {
+            let mut bytes = whole[random.below(whole.len() as u64) as usize].clone();
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(4) {
+                    0 => bytes[at] = random.next() as u8,
+                    1 => bytes.truncate(at.max(1)),
+                    2 => bytes.insert(at, b"0123456789{}[],:\"-e."[random.below(20) as usize]),
+                    _ => drop(bytes.remove(at.min(bytes.len() - 1))),
+                }
+                if bytes.is_empty() {
+                    bytes.push(VERSION);
+                }
+            }
+            let _ = (decode_request(&bytes), decode_response(&bytes));
+        }
+    }
+}

@@ -47,6 +47,16 @@ const fn scenario(filter: &'static str) -> Gate {
     Gate { package: "barn-fabric", select: &["--test", "simulated_scenarios"], filter, loom: false }
 }
 
+/// The story of a coordinator and its members, over many seeds.
+const fn membership() -> Gate {
+    Gate {
+        package: "barn-cluster",
+        select: &["--test", "simulated_membership"],
+        filter: "nobody_acts",
+        loom: false,
+    }
+}
+
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
@@ -208,6 +218,52 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "simulated_deadline_ignored",
         gate: scenario("acknowledged_increments_are_counted_once"),
         fails: "acknowledged_increments_are_counted_once",
+    },
+    // Who holds which region: leases, departures, versions.
+    Plant {
+        name: "lease_counted_from_answer",
+        gate: membership(),
+        fails: "nobody_acts_on_an_ended_lease_and_all_agree_in_the_end",
+    },
+    Plant {
+        name: "settled_at_once",
+        gate: membership(),
+        fails: "nobody_acts_on_an_ended_lease_and_all_agree_in_the_end",
+    },
+    Plant {
+        name: "rejoin_while_held",
+        gate: membership(),
+        fails: "nobody_acts_on_an_ended_lease_and_all_agree_in_the_end",
+    },
+    Plant {
+        name: "renewed_without_its_life",
+        gate: membership(),
+        fails: "nobody_acts_on_an_ended_lease_and_all_agree_in_the_end",
+    },
+    Plant {
+        name: "coordinator_forgets_leases",
+        gate: membership(),
+        fails: "nobody_acts_on_an_ended_lease_and_all_agree_in_the_end",
+    },
+    Plant {
+        name: "lease_without_its_configuration",
+        gate: membership(),
+        fails: "nobody_acts_on_an_ended_lease_and_all_agree_in_the_end",
+    },
+    Plant {
+        name: "config_version_not_checked",
+        gate: unit("barn-cluster", "store::conformance"),
+        fails: "the_memory_store_conforms",
+    },
+    Plant {
+        name: "directory_takes_older",
+        gate: unit("barn-cluster", "directory"),
+        fails: "the_newest_is_kept",
+    },
+    Plant {
+        name: "store_rename_unsynced",
+        gate: unit("barn-cluster", "store::file_tests"),
+        fails: "a_failure_at_any_step_and_a_crash_leave_the_old_or_the_new",
     },
 ];
 

@@ -68,8 +68,11 @@ fn parse(bytes: &[u8]) -> Result<Configuration, StoreError> {
     if words.next() != Some(MAGIC) {
         return Err(damaged("it does not begin as a configuration does"));
     }
-    let format =
-        words.next().and_then(|word| word.parse::<u64>().ok()).ok_or(damaged("it names no format"))?;
+    let format = words
+        .next()
+        .and_then(|word| word.parse::<u64>().ok())
+        .filter(|format| *format > 0)
+        .ok_or(damaged("it names no format"))?;
     if format > FORMAT {
         return Err(StoreError::NewerFormat { file: FILE.into(), found: format, known: FORMAT });
     }
