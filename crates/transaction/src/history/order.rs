@@ -9,6 +9,9 @@ use super::tables::{INITIAL, NOBODY, NONE, Tables};
 /// What a transaction waits for that has been taken away.
 pub(super) const DONE: u32 = u32::MAX;
 
+/// Transactions whose slots are brought into the cache together.
+const AHEAD: usize = 32;
+
 /// The transactions that happened, by their ends; those still there are not [`DONE`].
 #[derive(Debug)]
 pub(super) struct Order {
@@ -40,10 +43,14 @@ impl Order {
                 queue.release(&mut tables.waits, tables.slots[place.offset as usize + 1].writer);
             }
         }
-        let (mut ended, mut started, mut head) = (0, 0, 0);
+        let (mut ended, mut started, mut head, mut ahead) = (0, 0, 0, 0);
         loop {
             while ended < by_end.len() && tables.waits[by_end[ended].1 as usize] == DONE {
                 ended += 1;
+            }
+            if started >= ahead {
+                ahead = (started + AHEAD).min(by_start.len());
+                tables.touch_all(by_start[started..ahead].iter().map(|at| at.1));
             }
             let horizon = by_end.get(ended).map_or(u64::MAX, |at| at.0);
             while started < by_start.len() && by_start[started].0 <= horizon {
