@@ -4,6 +4,7 @@
 //! search from its members finds the shortest one through any of them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::order::{DONE, Order};
 use super::tables::{INITIAL, NONE, Tables};
@@ -84,8 +85,8 @@ impl<'t, 'h> Left<'t, 'h> {
             head += 1;
             let mut meet = |t: u32, reason: Reason| {
                 *looks += 1;
-                if !after.contains_key(&t) {
-                    after.insert(t, (at, reason));
+                if let Entry::Vacant(place) = after.entry(t) {
+                    place.insert((at, reason));
                     queue.push(t);
                 }
             };
