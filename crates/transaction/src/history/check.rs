@@ -54,11 +54,11 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 tables.link(t, read);
             }
         }
-        let (order, found) = Order::find(&mut tables, &happened);
-        if found {
+        let mut order = Order::new(&tables, &happened);
+        if order.find(&mut tables) {
             return Ok(summary(history, happened.len()));
         }
-        let left = Left { tables: &tables, order: &order };
+        let left = Left::new(&tables, &order);
         let steps = left.shortest();
         let story = left.use_after_free().unwrap_or_else(|| Violation::Cycle(left.tell(&steps)));
         let chosen: Vec<u32> =

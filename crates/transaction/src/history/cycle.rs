@@ -4,6 +4,7 @@
 //! search from its members finds the shortest one through any of them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::order::{DONE, Order};
 use super::tables::{INITIAL, NONE, Tables};
@@ -20,11 +21,24 @@ pub(super) type Steps = Vec<(u32, Reason)>;
 
 /// What is left when no more could be taken away.
 pub(super) struct Left<'t, 'h> {
-    pub(super) tables: &'t Tables<'h>,
-    pub(super) order: &'t Order,
+    tables: &'t Tables<'h>,
+    order: &'t Order,
+    /// By slot: those left who read it.
+    readers: HashMap<u32, Vec<u32>>,
 }
 
-impl Left<'_, '_> {
+impl<'t, 'h> Left<'t, 'h> {
+    /// Looks at what is left.
+    pub(super) fn new(tables: &'t Tables<'h>, order: &'t Order) -> Self {
+        let mut left = Self { tables, order, readers: HashMap::new() };
+        for &(_, t) in order.by_end.iter().filter(|end| order.waits[end.1 as usize] != DONE) {
+            for &slot in &tables.read_slots[tables.history.reads_of(t)] {
+                left.readers.entry(slot).or_default().push(t);
+            }
+        }
+        left
+    }
+
     /// A short cycle; empty if there is none.
     pub(super) fn shortest(&self) -> Steps {
         let mut best = Steps::new();
@@ -71,8 +85,8 @@ impl Left<'_, '_> {
             head += 1;
             let mut meet = |t: u32, reason: Reason| {
                 *looks += 1;
-                if !after.contains_key(&t) {
-                    after.insert(t, (at, reason));
+                if let Entry::Vacant(place) = after.entry(t) {
+                    place.insert((at, reason));
                     queue.push(t);
                 }
             };
@@ -120,14 +134,18 @@ impl Left<'_, '_> {
             }
             let before = slot - 1;
             tell(tables.slots[before as usize].writer, EdgeKind::WriteWrite, before);
-            for reader in tables.readers_of(before) {
+            for reader in self.readers_of(before) {
                 tell(reader, EdgeKind::ReadWrite, before);
             }
         }
     }
 
+    fn readers_of(&self, slot: u32) -> impl Iterator<Item = u32> {
+        self.readers.get(&slot).into_iter().flatten().copied()
+    }
+
     fn is_left(&self, t: u32) -> bool {
-        self.tables.waits[t as usize] != DONE
+        self.order.waits[t as usize] != DONE
     }
 
     /// Whether somebody used an object who started after it had been freed.
@@ -140,11 +158,8 @@ impl Left<'_, '_> {
             let end = history.transactions[freed_by as usize].end;
             let late = |t: &u32| history.transactions[*t as usize].start > end;
             for slot in place.offset..free {
-                let witness = tables
-                    .readers_of(slot)
-                    .find(late)
-                    .map(|t| Witness::Read(history.name(t)))
-                    .or_else(|| {
+                let witness =
+                    self.readers_of(slot).find(late).map(|t| Witness::Read(history.name(t))).or_else(|| {
                         let writer = tables.slots[slot as usize + 1].writer;
                         (writer < INITIAL && late(&writer)).then(|| Witness::BuiltUpon(history.name(writer)))
                     });

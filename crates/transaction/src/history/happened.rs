@@ -135,10 +135,8 @@ fn claims(tables: &Tables<'_>) -> Result<Vec<Claim>, Violation> {
     for &need in &tables.needs {
         by_slot.entry(need.slot).or_insert(Claim { need, claimants: Vec::new() });
     }
-    let mut claimed = HashSet::new();
     for &t in &tables.unknown {
         let slots = || history.writes_of(t).map(|write| (write, tables.write_slots[write]));
-        claimed.extend(slots().map(|(_, slot)| slot));
         if slots().all(|(write, slot)| may_install(tables, &by_slot, write, slot))
             && !reads_own_free(tables, t)
         {
@@ -150,14 +148,10 @@ fn claims(tables: &Tables<'_>) -> Result<Vec<Claim>, Violation> {
         }
     }
     let claims: Vec<Claim> = by_slot.into_values().collect();
-    for claim in claims.iter().filter(|claim| claim.claimants.is_empty()) {
-        if !claimed.contains(&claim.need.slot) {
-            let (object, version) = tables.version_of(claim.need.slot);
-            return Err(tables.never_installed(object, version, claim.need.witness));
-        }
-        return Err(half_commit(tables, &claim.need));
+    match claims.iter().find(|claim| claim.claimants.is_empty()) {
+        Some(claim) => Err(half_commit(tables, &claim.need)),
+        None => Ok(claims),
     }
-    Ok(claims)
 }
 
 /// Whether a write of unknown outcome can have happened, as far as its own slot tells.

@@ -2,110 +2,150 @@
 //!
 //! Real time needs no edges. Whoever starts after the earliest end of those still there waits; with
 //! the ends sorted, that is one comparison, and with the starts sorted, whoever may go is next.
+//! Only then is it looked at what else a transaction waits for: mostly that was long ago, and no
+//! list of readers is ever built.
+//!
+//! A transaction waits for the writer of each version it read, and for the writer and the readers of
+//! each version it replaced.
 
-use super::record::Outcome;
-use super::tables::{INITIAL, NOBODY, NONE, Tables};
+use super::record::{Outcome, WriteKind};
+use super::tables::{INITIAL, NONE, Tables, WRITER};
 
-/// What a transaction waits for that has been taken away.
+/// Has been taken away, or did not happen.
 pub(super) const DONE: u32 = u32::MAX;
+/// Waits for its time; what else it waits for has not been looked at.
+const EARLY: u32 = u32::MAX - 1;
+/// Transactions whose slots are brought into the cache together.
+const AHEAD: usize = 32;
 
-/// The transactions that happened, by their ends; those still there are not [`DONE`].
+/// A list of those who wait for the writer of a version.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    transaction: u32,
+    next: u32,
+}
+
+/// The order in the making.
 #[derive(Debug)]
 pub(super) struct Order {
+    /// The transactions that happened, by their ends.
     pub(super) by_end: Vec<(u64, u32)>,
+    by_start: Vec<(u64, u32)>,
+    /// By transaction: how many things it waits for; or [`EARLY`], or [`DONE`].
+    pub(super) waits: Vec<u32>,
+    waiters: Vec<Waiter>,
+    /// Those who wait for nobody any more.
+    ready: Vec<u32>,
 }
 
 impl Order {
-    /// Whether all could be taken away: then there is an order. `tables.waits` is used up.
-    pub(super) fn find(tables: &mut Tables<'_>, happened: &[u32]) -> (Self, bool) {
+    /// Gathers the transactions that happened: those acknowledged, and `happened`.
+    pub(super) fn new(tables: &Tables<'_>, happened: &[u32]) -> Self {
         let history = tables.history;
-        let is_in = |t: u32| history.outcome(t) == Outcome::Committed || happened.binary_search(&t).is_ok();
         let mut by_end = Vec::with_capacity(history.len());
         let mut by_start = Vec::with_capacity(history.len());
+        let mut waits = vec![DONE; history.len()];
         for (t, transaction) in history.transactions.iter().enumerate() {
-            if is_in(t as u32) {
+            if transaction.outcome == Outcome::Committed || happened.binary_search(&(t as u32)).is_ok() {
                 by_end.push((transaction.end, t as u32));
                 by_start.push((transaction.start, t as u32));
-                // Its time to start.
-                tables.waits[t] += 1;
+                waits[t] = EARLY;
             }
         }
         // Stable: it is quick on what clients recorded in order.
         by_end.sort_by_key(|at| at.0);
         by_start.sort_by_key(|at| at.0);
-        let mut queue = Queue { ready: Vec::with_capacity(by_end.len()) };
-        for place in &tables.places {
-            let first = &tables.slots[place.offset as usize];
-            if first.writer == INITIAL && first.pending == 0 {
-                queue.release(&mut tables.waits, tables.slots[place.offset as usize + 1].writer);
-            }
-        }
-        let (mut ended, mut started, mut head) = (0, 0, 0);
+        Self { ready: Vec::with_capacity(by_end.len()), by_end, by_start, waits, waiters: Vec::new() }
+    }
+
+    /// Takes away whom it can; whether that was everybody. `tables.slots` are used up.
+    pub(super) fn find(&mut self, tables: &mut Tables<'_>) -> bool {
+        let (mut ended, mut started, mut head, mut ahead) = (0, 0, 0, 0);
         loop {
-            while ended < by_end.len() && tables.waits[by_end[ended].1 as usize] == DONE {
+            while ended < self.by_end.len() && self.waits[self.by_end[ended].1 as usize] == DONE {
                 ended += 1;
             }
-            let horizon = by_end.get(ended).map_or(u64::MAX, |at| at.0);
-            while started < by_start.len() && by_start[started].0 <= horizon {
-                queue.release(&mut tables.waits, by_start[started].1);
+            let horizon = self.by_end.get(ended).map_or(u64::MAX, |at| at.0);
+            while started < self.by_start.len() && self.by_start[started].0 <= horizon {
+                if started == ahead {
+                    ahead = (started + AHEAD).min(self.by_start.len());
+                    self.by_start[started..ahead].iter().for_each(|at| tables.touch_all(at.1));
+                }
+                self.start(tables, self.by_start[started].1);
                 started += 1;
             }
-            let Some(&next) = queue.ready.get(head) else { break };
+            let Some(&next) = self.ready.get(head) else { break };
             head += 1;
-            queue.take(tables, next);
+            self.take(tables, next);
         }
-        let found = head == by_end.len();
-        (Self { by_end }, found)
+        head == self.by_end.len()
     }
-}
 
-/// Those who wait for nobody.
-struct Queue {
-    ready: Vec<u32>,
-}
-
-impl Queue {
-    /// One thing less to wait for.
-    fn release(&mut self, waits: &mut [u32], t: u32) {
-        if t != NOBODY {
-            let waits = &mut waits[t as usize];
-            *waits -= 1;
-            if *waits == 0 {
-                self.ready.push(t);
+    /// Its time has come: counts what else it waits for.
+    fn start(&mut self, tables: &mut Tables<'_>, t: u32) {
+        let mut waits = 0;
+        for read in tables.history.reads_of(t) {
+            let slot = tables.read_slots[read];
+            if slot != NONE && tables.slots[slot as usize].pending & WRITER != 0 {
+                let slot = &mut tables.slots[slot as usize];
+                self.waiters.push(Waiter { transaction: t, next: slot.waiting });
+                slot.waiting = self.waiters.len() as u32 - 1;
+                waits += 1;
             }
+        }
+        for write in tables.history.writes_of(t) {
+            let (slot, kind) = (tables.write_slots[write], tables.history.writes[write].kind);
+            if slot != NONE && kind != WriteKind::Create && tables.slots[slot as usize - 1].pending != 0 {
+                waits += 1;
+            }
+        }
+        self.waits[t as usize] = waits;
+        if waits == 0 {
+            self.ready.push(t);
         }
     }
 
     /// Takes a transaction away; whoever waited for it waits less.
     fn take(&mut self, tables: &mut Tables<'_>, t: u32) {
-        tables.waits[t as usize] = DONE;
+        self.waits[t as usize] = DONE;
         for write in tables.history.writes_of(t) {
             let slot = tables.write_slots[write];
-            if slot == NONE {
-                continue;
+            if slot != NONE {
+                // Neither the end of the list nor the mark of a freed object is a place in it.
+                let mut next = tables.slots[slot as usize].waiting;
+                while let Some(&waiter) = self.waiters.get(next as usize) {
+                    self.release(waiter.transaction);
+                    next = waiter.next;
+                }
+                self.settle(tables, slot, WRITER);
             }
-            let mut next = tables.first_reader(slot);
-            while let Some((reader, after)) = tables.reader(next) {
-                self.release(&mut tables.waits, reader);
-                next = after;
-            }
-            self.settle(tables, slot);
         }
         for read in tables.history.reads_of(t) {
             let slot = tables.read_slots[read];
             if slot != NONE {
-                self.settle(tables, slot);
+                self.settle(tables, slot, 1);
             }
         }
     }
 
     /// One fewer of those that the next version's writer waits for.
-    fn settle(&mut self, tables: &mut Tables<'_>, slot: u32) {
+    fn settle(&mut self, tables: &mut Tables<'_>, slot: u32, pending: u32) {
         let here = &mut tables.slots[slot as usize];
-        here.pending -= 1;
+        here.pending -= pending;
         if here.pending == 0 {
             let next = tables.slots[slot as usize + 1].writer;
-            self.release(&mut tables.waits, next);
+            if next < INITIAL && self.waits[next as usize] < EARLY {
+                self.release(next);
+            }
+        }
+    }
+
+    /// One thing less to wait for.
+    fn release(&mut self, t: u32) {
+        let waits = &mut self.waits[t as usize];
+        *waits -= 1;
+        if *waits == 0 {
+            self.ready.push(t);
         }
     }
 }

@@ -15,10 +15,15 @@ use super::violation::{Violation, Witness};
 pub(super) const NOBODY: u32 = u32::MAX;
 /// The writer of a version that was there before the history.
 pub(super) const INITIAL: u32 = u32::MAX - 1;
-/// No slot; the end of a list of readers.
+/// No slot; the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
-/// In place of the first reader: the version is that of a freed object, which nobody may read.
+/// In place of the first who waits: the version is that of a freed object, which nobody may read.
 const FREED: u32 = u32::MAX - 1;
+/// In [`Slot::pending`]: the version has a writer, and it has not been taken away yet.
+pub(super) const WRITER: u32 = 1 << 31;
+
+/// Reads or writes whose slots are brought into the cache together: a quarter of the first cache.
+const AHEAD: usize = 128;
 
 /// Where the slots of an object are.
 #[derive(Clone, Copy, Debug)]
@@ -32,17 +37,10 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) writer: u32,
-    /// The writer and the readers that the next version's writer still waits for.
+    /// How many readers the next version's writer has to wait for, and [`WRITER`].
     pub(super) pending: u32,
-    /// The first of its readers: a number of a read.
-    readers: u32,
-}
-
-/// A read in the list of its slot.
-#[derive(Clone, Copy, Debug)]
-struct Reader {
-    transaction: u32,
-    next: u32,
+    /// Where the list begins of those who wait for the writer ([`super::order`]), or [`FREED`].
+    pub(super) waiting: u32,
 }
 
 /// A version that somebody saw and no acknowledged transaction installed.
@@ -63,9 +61,6 @@ pub(super) struct Tables<'h> {
     /// By number of a read: its slot; none if it is of no consequence.
     pub(super) read_slots: Vec<u32>,
     pub(super) write_slots: Vec<u32>,
-    readers: Vec<Reader>,
-    /// By transaction: how many things it waits for, without its time.
-    pub(super) waits: Vec<u32>,
     pub(super) needs: Vec<Need>,
     /// Transactions of unknown outcome.
     pub(super) unknown: Vec<u32>,
@@ -81,8 +76,6 @@ impl<'h> Tables<'h> {
             slots,
             read_slots: vec![NONE; history.reads.len()],
             write_slots: vec![NONE; history.writes.len()],
-            readers: vec![Reader { transaction: NOBODY, next: NONE }; history.reads.len()],
-            waits: vec![0; history.transactions.len()],
             needs: Vec::new(),
             unknown: Vec::new(),
         };
@@ -99,35 +92,26 @@ impl<'h> Tables<'h> {
         if at < u64::from(place.len) { place.offset + at as u32 } else { NONE }
     }
 
+    /// Brings slots into the cache, all at once: one after another, each would be waited for.
+    pub(super) fn touch(&self, slots: &[u32]) {
+        let writer = |&slot: &u32| self.slots.get(slot as usize).map_or(0, |slot| slot.writer);
+        std::hint::black_box(slots.iter().map(writer).fold(0, u32::wrapping_add));
+    }
+
+    /// The same for all that a transaction read and wrote.
+    pub(super) fn touch_all(&self, t: u32) {
+        self.touch(&self.read_slots[self.history.reads_of(t)]);
+        self.touch(&self.write_slots[self.history.writes_of(t)]);
+    }
+
     pub(super) fn is_freed(&self, slot: u32) -> bool {
-        self.slots[slot as usize].readers == FREED
+        self.slots[slot as usize].waiting == FREED
     }
 
     /// Whether a write can be in its slot at all: creates come first, and nothing else does.
     pub(super) fn fits(&self, change: &Change, slot: u32) -> bool {
         let first = slot == self.places[change.object as usize].offset;
         slot != NONE && first == (change.kind == WriteKind::Create)
-    }
-
-    /// The readers of a version that are of consequence.
-    pub(super) fn readers_of(&self, slot: u32) -> impl Iterator<Item = u32> + '_ {
-        let mut next = self.first_reader(slot);
-        std::iter::from_fn(move || {
-            let (reader, after) = self.reader(next)?;
-            next = after;
-            Some(reader)
-        })
-    }
-
-    /// Where a slot's list of readers begins.
-    pub(super) fn first_reader(&self, slot: u32) -> u32 {
-        self.slots[slot as usize].readers
-    }
-
-    /// A reader in a list, and where the next one is; none at the end.
-    pub(super) fn reader(&self, at: u32) -> Option<(u32, u32)> {
-        // Neither the end nor the mark of a freed object is the number of a read.
-        self.readers.get(at as usize).map(|reader| (reader.transaction, reader.next))
     }
 
     /// A transaction happened: its writes take their slots.
@@ -137,21 +121,16 @@ impl<'h> Tables<'h> {
             if slot == NONE {
                 continue;
             }
-            let readers: Vec<u32> = self.readers_of(slot).collect();
-            for reader in readers {
-                self.waits[reader as usize] += 1;
-            }
-            self.waits[t as usize] += u32::from(change.kind != WriteKind::Create);
             let slot = &mut self.slots[slot as usize];
             slot.writer = t;
-            slot.pending += 1;
+            slot.pending |= WRITER;
             if change.kind == WriteKind::Free {
-                slot.readers = FREED;
+                slot.waiting = FREED;
             }
         }
     }
 
-    /// Puts a read of a transaction that happened in its slot's list, if that says anything.
+    /// Counts a read of a transaction that happened, if it says anything.
     pub(super) fn link(&mut self, t: u32, read: usize) {
         let slot = self.read_slots[read];
         if slot == NONE {
@@ -160,29 +139,29 @@ impl<'h> Tables<'h> {
         let next_writer = self.slots[slot as usize + 1].writer;
         let slot = &mut self.slots[slot as usize];
         // One's own version; or the one that the same transaction replaces, whose write says it all.
-        if slot.writer == t || next_writer == t {
-            self.read_slots[read] = NONE;
-            return;
-        }
-        self.waits[t as usize] += u32::from(slot.writer < INITIAL);
-        self.readers[read] = Reader { transaction: t, next: slot.readers };
-        slot.readers = read as u32;
-        slot.pending += 1;
+        let own = slot.writer == t || next_writer == t;
+        slot.pending += u32::from(!own);
+        self.read_slots[read] = if own { NONE } else { self.read_slots[read] };
     }
 
     fn place_writes(&mut self) -> Result<(), Violation> {
         let history = self.history;
-        let mut write = 0;
+        let (mut write, mut ahead) = (0, 0);
         for (t, transaction) in history.transactions.iter().enumerate() {
             let t = t as u32;
             if transaction.outcome == Outcome::Unknown {
                 self.unknown.push(t);
             }
-            let mut waits = 0;
             while write < transaction.writes_end as usize {
-                let change = &history.writes[write];
-                let slot = self.locate(change.object, change.after);
-                self.write_slots[write] = slot;
+                if write == ahead {
+                    ahead = (write + AHEAD).min(history.writes.len());
+                    for at in write..ahead {
+                        let change = &history.writes[at];
+                        self.write_slots[at] = self.locate(change.object, change.after);
+                    }
+                    self.touch(&self.write_slots[write..ahead]);
+                }
+                let (change, slot) = (&history.writes[write], self.write_slots[write]);
                 write += 1;
                 if transaction.outcome != Outcome::Committed {
                     continue;
@@ -190,11 +169,9 @@ impl<'h> Tables<'h> {
                 if !self.fits(change, slot) || self.slots[slot as usize].writer != NOBODY {
                     return Err(self.misplaced(t, change, slot));
                 }
-                let readers = if change.kind == WriteKind::Free { FREED } else { NONE };
-                self.slots[slot as usize] = Slot { writer: t, pending: 1, readers };
-                waits += u32::from(change.kind != WriteKind::Create);
+                let waiting = if change.kind == WriteKind::Free { FREED } else { NONE };
+                self.slots[slot as usize] = Slot { writer: t, pending: WRITER, waiting };
             }
-            self.waits[t as usize] = waits;
         }
         Ok(())
     }
@@ -224,7 +201,8 @@ impl<'h> Tables<'h> {
             let place = self.places[number];
             for slot in place.offset + 1..place.offset + place.len {
                 let writer = self.slots[slot as usize].writer;
-                if writer != NOBODY {
+                let before = &self.slots[slot as usize - 1];
+                if writer != NOBODY && (before.writer == NOBODY || before.waiting == FREED) {
                     self.see(slot - 1, Witness::BuiltUpon(self.history.name(writer)))?;
                 }
             }
@@ -246,19 +224,25 @@ impl<'h> Tables<'h> {
 
     fn place_reads(&mut self) -> Result<(), Violation> {
         let history = self.history;
-        let mut read = 0;
+        let (mut read, mut ahead) = (0, 0);
         for (t, transaction) in history.transactions.iter().enumerate() {
             let t = t as u32;
             let committed = transaction.outcome == Outcome::Committed;
             while read < transaction.reads_end as usize {
-                let seen = &history.reads[read];
-                let slot = self.locate(seen.object, seen.version);
+                if read == ahead {
+                    ahead = (read + AHEAD).min(history.reads.len());
+                    for at in read..ahead {
+                        let seen = &history.reads[at];
+                        self.read_slots[at] = self.locate(seen.object, seen.version);
+                    }
+                    self.touch(&self.read_slots[read..ahead]);
+                }
+                let (seen, slot) = (&history.reads[read], self.read_slots[read]);
                 let sound =
                     slot != NONE && self.slots[slot as usize].writer != NOBODY && !self.is_freed(slot);
                 if !sound && (committed || !self.is_own(t, seen.object, seen.version)) {
                     self.see_version(seen.object, seen.version, Witness::Read(history.name(t)))?;
                 }
-                self.read_slots[read] = slot;
                 if committed {
                     self.link(t, read);
                 }
@@ -324,7 +308,7 @@ impl<'h> Tables<'h> {
 /// Gives every object its slots.
 fn lay_out(history: &History) -> (Vec<Place>, Vec<Slot>) {
     let births = unknown_births(history);
-    let empty = Slot { writer: NOBODY, pending: 0, readers: NONE };
+    let empty = Slot { writer: NOBODY, pending: 0, waiting: NONE };
     let total: u64 = history.objects.iter().map(|object| u64::from(object.changes) + 2).sum();
     let mut slots = Vec::with_capacity(total as usize);
     let mut places = Vec::with_capacity(history.objects.len());
