@@ -85,10 +85,16 @@ fn run(seed: u64) -> Report {
     }
 }
 
+/// A number from the environment: more seeds than usual, or the one to replay.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 #[test]
 fn nobody_acts_on_an_ended_lease_and_all_agree_in_the_end() {
     let (mut stats, mut expulsions, mut returns, mut settled) = (Stats::default(), 0, 0, 0);
-    for seed in 5_000..5_000 + SEEDS {
+    let seeds = number("BARN_SEEDS").unwrap_or(SEEDS).max(SEEDS);
+    for seed in 5_000..5_000 + seeds {
         let report = run(seed);
         if let Some(why) = report.failure {
             panic!(
@@ -118,7 +124,7 @@ fn the_same_seed_gives_the_same_trace() {
 /// Replays the seed that is named, or seed 1.
 #[test]
 fn one_seed() {
-    let seed = std::env::var("BARN_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = number("BARN_SEED").unwrap_or(1);
     let report = run(seed);
     assert_eq!(report.failure, None, "seed {seed}, trace {:016x}", report.trace);
 }

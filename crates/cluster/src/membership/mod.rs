@@ -6,22 +6,23 @@
 //! before the coordinator hears of it. There are no threads in here and nothing blocks, so it runs
 //! on the simulated world as it does for real.
 
+mod backoff;
+mod exchange;
+
 use crate::configuration::RegionPlacement;
 use crate::directory::Directory;
 use crate::lease::{HeldLease, LEASE_DEFAULT};
 use crate::member::{Life, MemberId};
-use crate::message::{Refusal, Request, Response};
+use crate::message::{Request, Response};
 use crate::wire::{AskError, ask};
-use barn_fabric::seam::{Clock, Random, Schedule, Seeded};
+use backoff::Backoff;
+use barn_fabric::seam::{Clock, Schedule};
 use barn_fabric::{ConnectError, Connection};
 use barn_layout::RegionId;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-
-/// The first wait after a failure, on average; it doubles up to a quarter of the lease.
-const BACKOFF_MIN: Duration = Duration::from_millis(4);
 
 /// What a process says of itself.
 #[derive(Clone, Debug)]
@@ -91,16 +92,6 @@ impl fmt::Debug for Membership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Membership({:?}, {:?})", self.state(), self.shared.directory)
     }
-}
-
-/// What to do after an exchange with the coordinator.
-enum Next {
-    /// Wait so long, or until something is asked of the task; then go on.
-    Wait(Duration),
-    /// Connect again.
-    Reconnect,
-    /// It is over.
-    End,
 }
 
 impl Membership {
@@ -237,127 +228,6 @@ impl Membership {
         }
     }
 
-    /// Exchanges requests over a connection until it fails; says whether all is over.
-    async fn attend(&self, connection: &Connection, backoff: &mut Backoff) -> bool {
-        loop {
-            match self.exchange(connection, backoff).await {
-                Next::Wait(time) => self.pause(time).await,
-                Next::Reconnect => return false,
-                Next::End => return true,
-            }
-        }
-    }
-
-    async fn exchange(&self, connection: &Connection, backoff: &mut Backoff) -> Next {
-        let Some(request) = self.request() else { return Next::End };
-        let lease_length = self.lease_length();
-        // A quarter: an answer that takes longer leaves no time for another try.
-        let hurried = connection.with_deadline(lease_length / 4);
-        let asked = HeldLease::asked(self.now());
-        let answer = ask(&hurried, self.shared.options.method, &request).await;
-        #[cfg(barn_plant = "lease_counted_from_answer")]
-        let asked = HeldLease::asked(self.now());
-        let now = self.now();
-        let (member, lease_ms, configuration) = match answer {
-            Ok(Response::Joined { member, lease_ms, configuration }) => {
-                (member, lease_ms, Some(configuration))
-            }
-            Ok(Response::Renewed { lease_ms, configuration }) => match self.member() {
-                Some(member) => (member, lease_ms, configuration),
-                None => return Next::Reconnect,
-            },
-            Ok(Response::Left { .. }) => {
-                self.become_state(MembershipState::Left);
-                return Next::End;
-            }
-            Ok(_) => {
-                self.note(AskError::Mismatch.to_string());
-                return Next::Reconnect;
-            }
-            Err(AskError::Refused(refusal)) => return self.refused(refusal, backoff),
-            Err(error) => {
-                self.note(error.to_string());
-                return Next::Reconnect;
-            }
-        };
-        #[cfg(barn_plant = "lease_without_its_configuration")]
-        let configuration = configuration.filter(|newer| newer.version % 4 != 0);
-        if let Some(configuration) = configuration {
-            self.shared.directory.install(configuration, now);
-        }
-        backoff.reset();
-        let lease = HeldLease::granted(asked, Duration::from_millis(lease_ms));
-        self.take_lease(member, lease);
-        Next::Wait(lease.renew_at(now) - now)
-    }
-
-    /// What to ask next; `None` if all is over.
-    fn request(&self) -> Option<Request> {
-        if self.has_left_unheard() {
-            return None;
-        }
-        let MembershipOptions { addresses, host, memory_bytes, life, .. } = &self.shared.options;
-        let mut inner = self.lock();
-        if let Some(leaving) = &mut inner.leaving {
-            leaving.asked = true;
-        }
-        match (&inner.state, inner.leaving.is_some()) {
-            (MembershipState::Member(member), true) => Some(Request::Leave { member: *member, life: *life }),
-            (MembershipState::Member(member), false) => Some(Request::Renew {
-                member: *member,
-                life: *life,
-                known_version: self.shared.directory.version(),
-            }),
-            (MembershipState::Joining, _) => Some(Request::Join {
-                addresses: addresses.clone(),
-                host: host.clone(),
-                memory_bytes: *memory_bytes,
-                life: *life,
-                rejoining: inner.was,
-            }),
-            (MembershipState::Left | MembershipState::Superseded(_), _) => None,
-        }
-    }
-
-    fn refused(&self, refusal: Refusal, backoff: &mut Backoff) -> Next {
-        self.note(refusal.to_string());
-        match refusal {
-            Refusal::Expelled { member, .. } => {
-                self.lock().was = Some(member);
-                self.become_state(MembershipState::Joining);
-                Next::Wait(Duration::ZERO)
-            }
-            Refusal::UnknownMember { .. } => {
-                self.lock().was = None;
-                self.become_state(MembershipState::Joining);
-                Next::Wait(backoff.next(self.lease_length()))
-            }
-            Refusal::Superseded { member } => {
-                self.become_state(MembershipState::Superseded(member));
-                Next::End
-            }
-            Refusal::StillHeld { retry_ms, .. } => {
-                let most = self.lease_length();
-                Next::Wait(Duration::from_millis(retry_ms).min(most) + backoff.next(most))
-            }
-            _ => Next::Wait(backoff.next(self.lease_length())),
-        }
-    }
-
-    /// Told to leave, and not a member, or no coordinator there to tell for a lease's length.
-    fn has_left_unheard(&self) -> bool {
-        let now = self.now();
-        let unheard = {
-            let inner = self.lock();
-            let joining = inner.state == MembershipState::Joining;
-            inner.leaving.is_some_and(|leaving| joining || now >= leaving.by)
-        };
-        if unheard {
-            self.become_state(MembershipState::Left);
-        }
-        unheard
-    }
-
     fn take_lease(&self, member: MemberId, lease: HeldLease) {
         let mut inner = self.lock();
         inner.was = Some(member);
@@ -423,29 +293,5 @@ impl Membership {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.shared.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// Waits that grow and differ from process to process, so that a coordinator that comes back is
-/// not asked by all at once.
-struct Backoff {
-    step: u32,
-    random: Seeded,
-}
-
-impl Backoff {
-    fn new(life: Life) -> Self {
-        Self { step: 0, random: Seeded::new(life.0) }
-    }
-
-    fn reset(&mut self) {
-        self.step = 0;
-    }
-
-    /// Between half and one and a half times the step's wait.
-    fn next(&mut self, lease: Duration) -> Duration {
-        let wait = (BACKOFF_MIN * (1 << self.step)).min(lease / 4);
-        self.step = (self.step + 1).min(10);
-        wait / 2 + Duration::from_nanos(self.random.below(wait.as_nanos() as u64 + 1))
     }
 }
