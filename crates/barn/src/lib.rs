@@ -1,2 +1,41 @@
 //! A distributed in-memory data platform whose clients read remote memory directly.
+//!
+//! ```
+//! use barn::Barn;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let barn = Barn::embedded()?; // or Barn::connect("shm:/run/user/1000/barn/node.sock")
+//! let from = barn.new(&100i64)?;
+//! let to = barn.new(&0i64)?;
+//! barn.transaction(|tx| {
+//!     let (a, b) = (tx.get(from)?, tx.get(to)?);
+//!     tx.set(from, &(a - 30))?;
+//!     tx.set(to, &(b + 30))
+//! })?;
+//! assert_eq!((barn.get(from)?, barn.get(to)?), (70, 30));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Objects live in the memory of a node; a read is one load (shm) or one READ (tcp), and never asks
+//! the node's CPU. Transactions are strictly serializable and may span nodes. [`Barn`] blocks;
+//! [`Barn::client`] is the same thing as futures, for any async runtime.
 #![forbid(unsafe_code)]
+
+mod barn;
+mod connect;
+mod error;
+pub mod node;
+mod object;
+mod transaction;
+
+pub use barn::Barn;
+pub use barn_transaction::participant::{FunctionError, Functions, Local};
+pub use barn_transaction::{
+    Client, ClientError, ClientStats, CommitError, CommitStep, Committed, Object, Observer, Pointer,
+    RunError, RunOptions, Transaction,
+};
+pub use connect::Connect;
+pub use error::Error;
+pub use object::{Ref, TypedTransaction, Value};
+pub use transaction::Tx;

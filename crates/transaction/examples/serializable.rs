@@ -25,7 +25,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         let summary = report.summary;
-        checked += (summary.committed + summary.aborted + summary.unknown_happened + summary.unknown_unseen) as u64;
+        checked +=
+            (summary.committed + summary.aborted + summary.unknown_happened + summary.unknown_unseen) as u64;
         committed += summary.committed;
         aborted += summary.aborted;
         happened += summary.unknown_happened;

@@ -63,7 +63,10 @@ pub enum ClientError {
 impl ClientError {
     /// Whether a new attempt of the whole transaction may well succeed.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Contended { .. } | Self::SessionLost | Self::Unreachable { .. } | Self::NoRegion { .. })
+        matches!(
+            self,
+            Self::Contended { .. } | Self::SessionLost | Self::Unreachable { .. } | Self::NoRegion { .. }
+        )
     }
 }
 
@@ -72,7 +75,10 @@ impl fmt::Display for ClientError {
         match self {
             Self::Freed { pointer } => write!(f, "no object at {pointer}: it has been freed"),
             Self::Contended { address, attempts } => {
-                write!(f, "the object at {address:?} was being changed at each of {attempts} attempts: try again later")
+                write!(
+                    f,
+                    "the object at {address:?} was being changed at each of {attempts} attempts: try again later"
+                )
             }
             Self::NoRegion { region } => write!(f, "no node holds {region}: is the node that had it down?"),
             Self::NoMember => write!(f, "no node takes objects: start one with `barn serve`"),
@@ -112,11 +118,16 @@ impl fmt::Display for CommitError {
             Self::Conflict { address: Some(address) } => {
                 write!(f, "another transaction has changed the object at {address:?}: run this one again")
             }
-            Self::Conflict { address: None } => write!(f, "another transaction was in the way: run this one again"),
+            Self::Conflict { address: None } => {
+                write!(f, "another transaction was in the way: run this one again")
+            }
             Self::Failed(error) => error.fmt(f),
             Self::Indeterminate => {
-                write!(f, "the link was lost during the commit, and no node could say in time what became of it: \
-                           read the objects before you run it again")
+                write!(
+                    f,
+                    "the link was lost during the commit, and no node could say in time what became of it: \
+                           read the objects before you run it again"
+                )
             }
         }
     }
@@ -150,7 +161,10 @@ impl<E: fmt::Display> fmt::Display for RunError<E> {
             Self::Own(error) => error.fmt(f),
             Self::Commit(error) => error.fmt(f),
             Self::Contended { attempts } => {
-                write!(f, "other transactions were in the way at each of {attempts} attempts: try again later")
+                write!(
+                    f,
+                    "other transactions were in the way at each of {attempts} attempts: try again later"
+                )
             }
         }
     }
@@ -172,6 +186,10 @@ impl From<CallError> for Broken {
         match error {
             CallError::PeerGone => Self::Session,
             CallError::Deadline => Self::Other(ClientError::Deadline),
+            // The node is there, and not ready yet.
+            CallError::Busy => {
+                Self::Other(ClientError::Contended { address: Address::from_bits(0), attempts: 1 })
+            }
             CallError::Refused(why) => Self::Other(ClientError::Refused { why }),
             other => Self::Other(ClientError::Refused { why: other.to_string() }),
         }

@@ -24,8 +24,8 @@ pub mod wire;
 
 pub use barn_layout::transaction::{Change, TransactionId};
 pub use client::{
-    Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment, Object, Observer,
-    RunOptions, Snapshot, Touched, Transaction,
+    Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
+    Object, Observer, RunOptions, Snapshot, Touched, Transaction,
 };
 pub use error::{ClientError, CommitError, RunError};
 pub use id::{NotAPointer, Pointer};

@@ -13,7 +13,7 @@
 //! a node answers does not change once it is frozen, so they come to the same end.
 
 use crate::client::{Boxed, Environment};
-use crate::wire::{Method, Malformed, split, split_many, whole};
+use crate::wire::{Malformed, Method, split, split_many, whole};
 use barn_cluster::{Directory, Member, MemberId};
 use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{CallError, Connection};
@@ -49,7 +49,10 @@ pub struct Resolver {
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolver").field("member", &self.options.member).field("resolved", &self.resolved).finish()
+        f.debug_struct("Resolver")
+            .field("member", &self.options.member)
+            .field("resolved", &self.resolved)
+            .finish()
     }
 }
 

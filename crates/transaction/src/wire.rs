@@ -4,7 +4,7 @@
 //! parts. Whatever a message holds, taking it apart ends in parts or in [`Malformed`].
 
 use barn_layout::transaction::{
-    METHODS_START, ParticipantEntry, Prepare, ReadEntry, Vote, Verdict, WriteEntry,
+    METHODS_START, ParticipantEntry, Prepare, ReadEntry, Verdict, Vote, WriteEntry,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

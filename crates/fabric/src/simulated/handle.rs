@@ -301,8 +301,7 @@ async fn connect(
     let channel = lock(&shared).new_channel(from, to);
     let link = SimulatedLink { shared: shared.clone(), channel, peer: OnceLock::new() };
     let mut wait = Wait::new(deadline);
-    let hello =
-        |cx: &mut Context<'_>| link.poll_posted(cx, &mut wait, |ticket| Frame::Hello { ticket });
+    let hello = |cx: &mut Context<'_>| link.poll_posted(cx, &mut wait, |ticket| Frame::Hello { ticket });
     let answer = std::future::poll_fn(hello).await;
     let (address, peer) = {
         let mut net = lock(&shared);

@@ -22,7 +22,7 @@ mod transaction;
 
 pub use commit::{CommitStep, Committed, Observer};
 pub use read::{Object, Snapshot};
-pub use retry::RunOptions;
+pub use retry::{Attempts, RunOptions};
 pub use transaction::{Touched, Transaction};
 
 use crate::error::ClientError;

@@ -84,7 +84,9 @@ impl Inner {
                     return Ok(view.version);
                 }
                 // An object of another length is another object.
-                Seen::Freed | Seen::Longer { .. } => return Err(Failed::Client(ClientError::Freed { pointer })),
+                Seen::Freed | Seen::Longer { .. } => {
+                    return Err(Failed::Client(ClientError::Freed { pointer }));
+                }
                 Seen::Torn => ClientStats::add(&self.stats.torn, 1),
                 Seen::Locked => {}
             }
@@ -116,15 +118,20 @@ impl Inner {
         read.map_err(|failed| match failed {
             Failed::Client(error) => error,
             // Out of bounds: whatever the pointer was made from, no object is there.
-            Failed::Link(barn_fabric::OperationError::OutOfBounds { .. } | barn_fabric::OperationError::Misaligned { .. }) => {
-                ClientError::Freed { pointer }
-            }
+            Failed::Link(
+                barn_fabric::OperationError::OutOfBounds { .. }
+                | barn_fabric::OperationError::Misaligned { .. },
+            ) => ClientError::Freed { pointer },
             Failed::Link(error) => self.broken(session, error.into()),
         })
     }
 
     /// Whether what was read from a region's node may be believed.
-    pub(crate) fn check_lease(&self, table: &Table, region: barn_layout::RegionId) -> Result<(), ClientError> {
+    pub(crate) fn check_lease(
+        &self,
+        table: &Table,
+        region: barn_layout::RegionId,
+    ) -> Result<(), ClientError> {
         let valid = table.region(region).is_some_and(|link| link.node.is_valid(self.now()));
         #[cfg(barn_plant = "lease_not_checked")]
         let valid = valid || true;
@@ -194,7 +201,8 @@ impl Client {
                 Err(crate::error::CommitError::Indeterminate) => {}
             }
             if !backoff.wait(&self.inner).await {
-                let address = pointers.first().map_or(barn_layout::Address::from_bits(0), |first| first.address);
+                let address =
+                    pointers.first().map_or(barn_layout::Address::from_bits(0), |first| first.address);
                 return Err(ClientError::Contended { address, attempts: backoff.attempts });
             }
         }

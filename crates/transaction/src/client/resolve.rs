@@ -4,10 +4,10 @@
 //! that is still there asks them. A transaction that touched one node is settled by the question
 //! itself: a node that has not carried it out by then never will.
 
+use super::ClientStats;
 use super::backoff::Backoff;
 use super::commit::Commit;
 use super::phase::prepare::step;
-use super::ClientStats;
 use crate::error::CommitError;
 use crate::wire::{Method, whole};
 use barn_layout::transaction::{Known, State, StepKind};

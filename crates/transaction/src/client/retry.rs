@@ -1,7 +1,7 @@
 //! Running a transaction again until it goes through.
 
 use super::backoff::Backoff;
-use super::{Client, ClientStats, Transaction};
+use super::{Client, Transaction};
 use crate::error::{ClientError, CommitError, RunError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,53 +21,70 @@ impl Default for RunOptions {
     }
 }
 
+/// Counts the attempts of a transaction.
+#[derive(Debug)]
+pub struct Attempts {
+    options: RunOptions,
+    backoff: Backoff,
+}
+
+impl Attempts {
+    /// None has been made.
+    pub fn new(options: RunOptions) -> Self {
+        Self { options, backoff: Backoff::new(options.deadline) }
+    }
+
+    /// Waits before the next; an error, with how many there were, if there is to be none.
+    pub async fn next(&mut self, client: &Client) -> Result<(), u64> {
+        if self.backoff.attempts + 1 >= self.options.attempts_max || !self.backoff.wait(&client.inner).await {
+            return Err(self.backoff.attempts + 1);
+        }
+        Ok(())
+    }
+}
+
 impl Client {
     /// Runs a transaction, and again while others are in its way: `body` reads and writes through
     /// the transaction it is given, and must do nothing else that cannot be done twice.
     ///
     /// An outcome that could not be found out ends it: a commit is never repeated blindly.
-    pub async fn run<T, E>(
+    pub async fn run<T, E: From<ClientError>>(
         &self,
         options: RunOptions,
         mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, E>,
-    ) -> Result<T, RunError<E>>
-    where
-        E: From<ClientError>,
-        for<'a> &'a E: Into<Option<&'a ClientError>>,
-    {
-        let mut backoff = Backoff::new(options.deadline);
+    ) -> Result<T, RunError<E>> {
+        let mut attempts = Attempts::new(options);
         loop {
             let mut transaction = self.begin();
-            let passing = match body(&mut transaction).await {
-                Ok(value) => match transaction.commit().await {
-                    Ok(_) => {
-                        // ORDER: Relaxed: a counter.
-                        self.inner.stats.attempts_max.fetch_max(backoff.attempts + 1, Ordering::Relaxed);
-                        return Ok(value);
-                    }
-                    Err(CommitError::Conflict { .. }) => true,
-                    Err(CommitError::Failed(error)) if self.is_passing(&error) => true,
-                    Err(error) => return Err(RunError::Commit(error)),
-                },
-                Err(error) => {
-                    let own: Option<&ClientError> = (&error).into();
-                    let stale = own.is_some_and(|own| self.is_passing(own)) || !self.is_true(transaction).await;
-                    if !stale {
-                        return Err(RunError::Own(error));
-                    }
-                    true
-                }
-            };
-            debug_assert!(passing);
-            if backoff.attempts + 1 >= options.attempts_max || !backoff.wait(&self.inner).await {
-                ClientStats::add(&self.inner.stats.conflicts, 0);
-                return Err(RunError::Contended { attempts: backoff.attempts });
+            let outcome = body(&mut transaction).await;
+            if let Some(done) = self.finish(transaction, outcome, &attempts).await {
+                return done;
             }
+            attempts.next(self).await.map_err(|attempts| RunError::Contended { attempts })?;
         }
     }
 
-    fn is_passing(&self, error: &ClientError) -> bool {
-        error.is_passing()
+    /// Ends one attempt: commits if the closure was content. `None` if it has to be made again.
+    pub async fn finish<T, E: From<ClientError>>(
+        &self,
+        transaction: Transaction,
+        outcome: Result<T, E>,
+        attempts: &Attempts,
+    ) -> Option<Result<T, RunError<E>>> {
+        match outcome {
+            Ok(value) => match transaction.commit().await {
+                Ok(_) => {
+                    // ORDER: Relaxed: a counter.
+                    self.inner.stats.attempts_max.fetch_max(attempts.backoff.attempts + 1, Ordering::Relaxed);
+                    Some(Ok(value))
+                }
+                Err(CommitError::Conflict { .. }) => None,
+                Err(CommitError::Failed(error)) if error.is_passing() => None,
+                Err(error) => Some(Err(RunError::Commit(error))),
+            },
+            Err(_) if transaction.has_stumbled() => None,
+            Err(error) => self.is_true(transaction).await.then_some(Err(RunError::Own(error))),
+        }
     }
 
     /// Whether what a transaction has read was true in one moment: an error that a closure came to

@@ -128,7 +128,11 @@ impl Inner {
     }
 
     /// The region's link in the session's table; opened if need be.
-    pub(crate) async fn region(&self, session: u64, region: RegionId) -> Result<Arc<RegionLink>, ClientError> {
+    pub(crate) async fn region(
+        &self,
+        session: u64,
+        region: RegionId,
+    ) -> Result<Arc<RegionLink>, ClientError> {
         let table = self.table();
         if table.session != session {
             return Err(ClientError::SessionLost);
@@ -185,26 +189,24 @@ impl Inner {
     async fn connect(&self, session: u64, member: MemberId) -> Result<NodeLink, ClientError> {
         let configuration = self.directory.configuration();
         let Some(known) = configuration.member(member) else {
-            return Err(ClientError::Unreachable { member, cause: "it is not in the cluster any more".into() });
+            return Err(ClientError::Unreachable {
+                member,
+                cause: "it is not in the cluster any more".into(),
+            });
         };
-        let connection = self
-            .environment
-            .connector
-            .connect(known)
-            .await
-            .map_err(|error| unreachable(member, &error))?;
+        let connection =
+            self.environment.connector.connect(known).await.map_err(|error| unreachable(member, &error))?;
         let connection = connection.with_deadline(self.options.deadline);
         let asked = self.now();
         let hello = Hello { session: session.into(), role: 0.into(), reserved: 0.into() };
         let mut answer = Vec::new();
-        connection
-            .call(Method::Hello as u16, hello.as_bytes(), &mut answer)
-            .await
-            .map_err(|error| match Broken::from(error) {
+        connection.call(Method::Hello as u16, hello.as_bytes(), &mut answer).await.map_err(|error| {
+            match Broken::from(error) {
                 // The node has seen this session end: it is of no use anywhere.
                 Broken::Other(ClientError::Refused { .. }) => self.session_lost(session),
                 other => self.broken(session, other),
-            })?;
+            }
+        })?;
         let welcome: &Welcome = whole(&answer)
             .map_err(|_| ClientError::Refused { why: "its welcome is of another version".into() })?;
         let node = NodeLink {

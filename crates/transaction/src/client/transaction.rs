@@ -63,6 +63,8 @@ pub struct Transaction {
     pub(crate) arena: Vec<u8>,
     /// Places that were reserved and will not be used.
     pub(crate) unused: Vec<(usize, Address)>,
+    /// Something was in the way that may not be next time.
+    stumbled: bool,
 }
 
 impl fmt::Debug for Transaction {
@@ -83,7 +85,19 @@ impl Transaction {
             index: HashMap::new(),
             arena: Vec::new(),
             unused: Vec::new(),
+            stumbled: false,
         }
+    }
+
+    /// Whether something was in the way that may not be when the transaction is run again.
+    pub(crate) fn has_stumbled(&self) -> bool {
+        self.stumbled
+    }
+
+    /// Notes whether an error is one that passes.
+    fn noting<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
+        self.stumbled |= result.as_ref().is_err_and(ClientError::is_passing);
+        result
     }
 
     fn find(&self, address: Address) -> Option<usize> {
@@ -96,7 +110,8 @@ impl Transaction {
     fn push(&mut self, entry: Entry) -> usize {
         let at = self.entries.len();
         if at == LINEAR_MAX {
-            self.index = self.entries.iter().enumerate().map(|(at, entry)| (entry.pointer.address, at)).collect();
+            self.index =
+                self.entries.iter().enumerate().map(|(at, entry)| (entry.pointer.address, at)).collect();
         }
         if at >= LINEAR_MAX {
             self.index.insert(entry.pointer.address, at);
@@ -142,7 +157,7 @@ impl Transaction {
         let read = inner.read_object(&mut table, pointer, &mut self.arena[start..]).await;
         let node = table.region(pointer.address.region()).map(|link| link.node.clone());
         self.table = Some(table);
-        let version = read?;
+        let version = self.noting(read)?;
         self.check_age()?;
         let node = node.ok_or(ClientError::SessionLost)?;
         let node = self.node_index(&node);
@@ -191,8 +206,8 @@ impl Transaction {
         near: Option<Pointer>,
         purpose: Purpose,
     ) -> Result<Pointer, ClientError> {
-        let made = self.make(body.len(), 1, near, purpose, |_| body).await?;
-        Ok(made[0])
+        let made = self.make(body.len(), 1, near, purpose, |_| body).await;
+        Ok(self.noting(made)?[0])
     }
 
     /// Makes objects of one length side by side, so that [`Client::read_array`] reads many of them
@@ -204,10 +219,15 @@ impl Transaction {
     ) -> Result<Vec<Pointer>, ClientError> {
         let Some(first) = bodies.first() else { return Ok(Vec::new()) };
         if let Some(other) = bodies.iter().find(|body| body.len() != first.len()) {
-            let why = format!("elements of {} and of {} bytes: an array's are of one length", first.len(), other.len());
+            let why = format!(
+                "elements of {} and of {} bytes: an array's are of one length",
+                first.len(),
+                other.len()
+            );
             return Err(ClientError::Refused { why });
         }
-        self.make(first.len(), bodies.len(), near, Purpose::Objects, |at| bodies[at]).await
+        let made = self.make(first.len(), bodies.len(), near, Purpose::Objects, |at| bodies[at]).await;
+        self.noting(made)
     }
 
     async fn make<'b>(
@@ -255,7 +275,9 @@ impl Transaction {
             made.push(pointer);
         }
         if made.len() < count {
-            return Err(ClientError::Refused { why: format!("it had room for {} of {count} objects", made.len()) });
+            return Err(ClientError::Refused {
+                why: format!("it had room for {} of {count} objects", made.len()),
+            });
         }
         Ok(made)
     }

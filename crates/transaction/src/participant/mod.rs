@@ -190,44 +190,55 @@ impl Participant {
     /// Answers a request of the transaction layer.
     pub fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
         let Some(method) = Method::from_bits(request.method) else { return reply.unknown_method() };
-        // ORDER: Relaxed: the flag stands alone, and a request that slips in just before it is set
-        // was sent under a lease that still held.
-        if self.fenced.load(Ordering::Relaxed) && method != Method::Orphans && method != Method::Freeze {
-            return reply.refuse("this node has lost its place in the cluster and serves nobody until it is back");
-        }
-        let (peer, body) = (request.peer, request.body);
         let mut answer = std::mem::take(&mut self.answer);
         answer.clear();
-        let done = match method {
-            Method::Prepare => {
-                let voted = self.prepare(peer, body);
-                self.vote_into(&mut answer, voted)
-            }
-            Method::Step => {
-                let voted = self.step(peer, body);
-                self.vote_into(&mut answer, voted)
-            }
-            Method::Validate => {
-                let voted = self.validate_message(body);
-                self.vote_into(&mut answer, voted)
-            }
-            Method::Hello => self.hello(peer, body, &mut answer),
-            Method::Renew => self.renew(peer, body, &mut answer),
-            Method::Reserve => self.reserve(peer, body, &mut answer),
-            Method::Release => self.release(peer, body),
-            Method::Freeze => self.freeze(body, &mut answer),
-            Method::Orphans => self.orphans(&mut answer),
-            Method::Ship => self.ship(body, &mut answer),
-            Method::Usage => {
-                answer.extend_from_slice(format!("{:?}", self.heap.usage()).as_bytes());
-                Ok(())
-            }
-        };
-        match done {
+        match self.handle(request.peer, method, request.body, &mut answer) {
             Ok(()) => reply.done(&answer),
             Err(why) => reply.refuse(&why),
         }
         self.answer = answer;
+    }
+
+    /// Carries a request out; the answer, or why there is none.
+    pub fn handle(
+        &mut self,
+        peer: PeerId,
+        method: Method,
+        body: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        // ORDER: Relaxed: the flag stands alone, and a request that slips in just before it is set
+        // was sent under a lease that still held.
+        if self.fenced.load(Ordering::Relaxed) && method != Method::Orphans && method != Method::Freeze {
+            return Err(
+                "this node has lost its place in the cluster and serves nobody until it is back".into()
+            );
+        }
+        match method {
+            Method::Prepare => {
+                let voted = self.prepare(peer, body);
+                self.vote_into(answer, voted)
+            }
+            Method::Step => {
+                let voted = self.step(peer, body);
+                self.vote_into(answer, voted)
+            }
+            Method::Validate => {
+                let voted = self.validate_message(body);
+                self.vote_into(answer, voted)
+            }
+            Method::Hello => self.hello(peer, body, answer),
+            Method::Renew => self.renew(peer, body, answer),
+            Method::Reserve => self.reserve(peer, body, answer),
+            Method::Release => self.release(peer, body),
+            Method::Freeze => self.freeze(body, answer),
+            Method::Orphans => self.orphans(answer),
+            Method::Ship => self.ship(body, answer),
+            Method::Usage => {
+                answer.extend_from_slice(format!("{:?}", self.heap.usage()).as_bytes());
+                Ok(())
+            }
+        }
     }
 
     /// Takes a message that expects no answer: a step that nobody waits for.

@@ -34,7 +34,14 @@ impl Participant {
         let flags = frame.header.flags.get();
         if flags & PREPARE_LAST != 0 && frame.header.frame.get() == 0 {
             // Nearly all come whole.
-            return self.prepare_whole(peer, id, flags, frame.participants.iter().map(|entry| MemberId(entry.member.get())), frame.reads, frame.writes);
+            return self.prepare_whole(
+                peer,
+                id,
+                flags,
+                frame.participants.iter().map(|entry| MemberId(entry.member.get())),
+                frame.reads,
+                frame.writes,
+            );
         }
         let parts = match session.assembling.take() {
             Some(parts) if parts.id == id && parts.frames == frame.header.frame.get() => parts,

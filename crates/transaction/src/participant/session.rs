@@ -5,9 +5,7 @@ use crate::wire::{Malformed, split, whole};
 use barn_fabric::{PeerId, Rights};
 use barn_heap::Purpose;
 use barn_layout::Address;
-use barn_layout::transaction::{
-    Hello, Renew, Renewed, Reserve, ReservedPlace, TransactionId, Welcome,
-};
+use barn_layout::transaction::{Hello, Renew, Renewed, Reserve, ReservedPlace, TransactionId, Welcome};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -167,8 +165,13 @@ impl Participant {
         // ORDER: Relaxed: the flag stands alone.
         let fenced = self.fenced.load(std::sync::atomic::Ordering::Relaxed);
         let late = |session: &Session| fenced || session.renewed + self.lease < now;
-        let expired: Vec<PeerId> =
-            self.sessions.by_peer.iter().filter(|(_, session)| late(session)).map(|(peer, _)| *peer).collect();
+        let expired: Vec<PeerId> = self
+            .sessions
+            .by_peer
+            .iter()
+            .filter(|(_, session)| late(session))
+            .map(|(peer, _)| *peer)
+            .collect();
         for peer in expired {
             self.stats.expired += 1;
             self.end_session(peer);
@@ -202,7 +205,10 @@ impl Participant {
             return Err("the session has ended: begin another".into());
         };
         let (bytes, count) = (asked.bytes.get() as usize, asked.count.get());
-        if count == 0 || count > RESERVED_AT_ONCE_MAX || session.reserved.len() + count as usize > RESERVED_MAX {
+        if count == 0
+            || count > RESERVED_AT_ONCE_MAX
+            || session.reserved.len() + count as usize > RESERVED_MAX
+        {
             return Err(format!(
                 "{count} places at once: at most {RESERVED_AT_ONCE_MAX}, and {RESERVED_MAX} that are not in use yet"
             ));

@@ -3,8 +3,8 @@
 //! A function runs on the poll loop, so nothing comes between its reads and its writes: it needs no
 //! versions and no retries, only objects that no prepared transaction holds locked.
 
-use super::{Participant, Refusal};
 use super::session::malformed;
+use super::{Participant, Refusal};
 use crate::id::Pointer;
 use crate::wire::split;
 use barn_heap::{Heap, ObjectError, Purpose};
@@ -122,7 +122,11 @@ impl Local<'_> {
     /// Replaces an object's bytes.
     pub fn write(&mut self, pointer: Pointer, body: &[u8]) -> Result<(), FunctionError> {
         if body.len() != pointer.bytes as usize {
-            return Err(FunctionError::Failed(format!("the object has {} bytes, not {}", pointer.bytes, body.len())));
+            return Err(FunctionError::Failed(format!(
+                "the object has {} bytes, not {}",
+                pointer.bytes,
+                body.len()
+            )));
         }
         let known = self.writes.iter_mut().find(|(written, _)| written.address == pointer.address);
         match known {
@@ -206,7 +210,10 @@ impl Participant {
         let (name, argument) = rest.split_at(name_bytes);
         let name = std::str::from_utf8(name).unwrap_or("");
         let Some(function) = self.functions.by_name.get(name) else {
-            return Err(format!("no function `{name}` here; there are: {}", self.functions.names().join(", ")));
+            return Err(format!(
+                "no function `{name}` here; there are: {}",
+                self.functions.names().join(", ")
+            ));
         };
         let pointer = Pointer {
             address: Address::from_bits(ship.address.get()),
@@ -215,7 +222,10 @@ impl Participant {
         };
         if !self.regions.contains(&pointer.address.region()) {
             let refusal: Refusal = Verdict::NotHere.into();
-            return Err(format!("the object at {:?} is not held here ({:?})", pointer.address, refusal.verdict));
+            return Err(format!(
+                "the object at {:?} is not held here ({:?})",
+                pointer.address, refusal.verdict
+            ));
         }
         self.stats.shipped += 1;
         let mut local = Local { heap: &mut self.heap, writes: Vec::new() };

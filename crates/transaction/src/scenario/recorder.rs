@@ -53,7 +53,8 @@ impl Recorder {
             };
             writes.push(Write { object: key, kind, before, after });
         }
-        let record = Record { client, number, start, end: u64::MAX, outcome: Outcome::Unknown, reads, writes };
+        let record =
+            Record { client, number, start, end: u64::MAX, outcome: Outcome::Unknown, reads, writes };
         state.pending.insert((client, number), record);
     }
 

@@ -190,7 +190,8 @@ pub fn run(seed: u64, transactions: u64) -> Report {
     let (node, client, _) = cluster.client("founder", 0);
     let (founder_made, founder_recorder, founder_world) = (made.clone(), recorder.clone(), world.clone());
     world.spawn(node, async move {
-        let mut worker = Worker::new(0, client, founder_recorder, Vec::new(), founder_world.random("founder"));
+        let mut worker =
+            Worker::new(0, client, founder_recorder, Vec::new(), founder_world.random("founder"));
         *founder_made.borrow_mut() = worker.make_roots(roots_count).await;
     });
     let mut failure = None;

@@ -12,8 +12,7 @@ use zerocopy::IntoBytes;
 
 /// Tells every node that it will be carried out. Once all have answered, so may we.
 pub(in super::super) async fn decide(commit: &Commit<'_>) -> Result<(), Stopped> {
-    let message =
-        Step { transaction: commit.id, kind: (StepKind::Decide as u32).into(), reserved: 0.into() };
+    let message = Step { transaction: commit.id, kind: (StepKind::Decide as u32).into(), reserved: 0.into() };
     let message = &message;
     let answers = all(commit.writers.iter().map(|node| async move {
         let mut reply = Vec::new();

@@ -7,7 +7,8 @@ use crate::error::{Broken, ClientError, CommitError};
 use crate::wire::{Method, push_write, whole};
 use barn_layout::Address;
 use barn_layout::transaction::{
-    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind, Verdict, Vote, WriteEntry,
+    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind,
+    Verdict, Vote, WriteEntry,
 };
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
@@ -96,7 +97,8 @@ pub(super) fn refused(commit: &Commit<'_>, vote: &Vote) -> Stopped {
     match Verdict::from_bits(vote.verdict.get()) {
         Some(Verdict::Locked | Verdict::Changed) => Stopped::Refused(CommitError::Conflict { address }),
         Some(Verdict::Freed | Verdict::NotAnObject) => {
-            let entry = commit.transaction.entries.iter().find(|entry| Some(entry.pointer.address) == address);
+            let entry =
+                commit.transaction.entries.iter().find(|entry| Some(entry.pointer.address) == address);
             match entry {
                 Some(entry) => failed(ClientError::Freed { pointer: entry.pointer }),
                 None => Stopped::Refused(CommitError::Conflict { address }),

@@ -75,7 +75,8 @@ pub(in super::super) async fn reads(commit: &Commit<'_>, table: &Table) -> Resul
         let mapped = table.regions_are_mapped();
         let few = if mapped { READS_MAX_MAPPED } else { READS_MAX };
         if entries.len() <= few {
-            let checked = all(entries.iter().map(|entry| check(commit, table, entry, &Lock::MustBeFree))).await;
+            let checked =
+                all(entries.iter().map(|entry| check(commit, table, entry, &Lock::MustBeFree))).await;
             checked.into_iter().collect::<Result<(), _>>()?;
             continue;
         }
@@ -91,7 +92,8 @@ pub(in super::super) async fn reads(commit: &Commit<'_>, table: &Table) -> Resul
             .call(Method::Validate as u16, &message, &mut reply)
             .await
             .map_err(|error| commit.inner.broken(commit.id.session.get(), Broken::from(error)))?;
-        let vote: &Vote = whole(&reply).map_err(|_| ClientError::Refused { why: "a vote of another version".into() })?;
+        let vote: &Vote =
+            whole(&reply).map_err(|_| ClientError::Refused { why: "a vote of another version".into() })?;
         if vote.verdict.get() != Verdict::Yes as u32 {
             let address = Some(barn_layout::Address::from_bits(vote.address.get()));
             return Err(CommitError::Conflict { address });

@@ -1,0 +1,140 @@
+//! The handle that applications hold.
+
+use crate::connect::Connect;
+use crate::error::Error;
+use crate::node::{Node, NodeConfig};
+use crate::object::{self, Ref, Value};
+use crate::transaction::Tx;
+use barn_fabric::block_on;
+use barn_transaction::{Attempts, Client, Object, Pointer, RunOptions};
+use std::fmt;
+use std::sync::Arc;
+
+/// A way into a cluster's shared memory. Clones are the same; threads may share one, though each
+/// does better with its own.
+#[derive(Clone)]
+pub struct Barn {
+    client: Client,
+    /// The node that was started for it, if one was: it stops with the last handle.
+    embedded: Option<Arc<Node>>,
+}
+
+impl fmt::Debug for Barn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Barn({:?}{})", self.client, if self.embedded.is_some() { ", embedded" } else { "" })
+    }
+}
+
+impl Barn {
+    /// Starts a node inside this process, with defaults, and connects to it. Other processes of this
+    /// user can join in: see [`Barn::address`].
+    pub fn embedded() -> Result<Self, Error> {
+        Self::embedded_with(NodeConfig::embedded())
+    }
+
+    /// Starts a node inside this process and connects to it.
+    pub fn embedded_with(config: NodeConfig) -> Result<Self, Error> {
+        let node = Node::start(config)?;
+        let address = node.address().ok_or_else(|| Error::Node("the node listens nowhere".into()))?;
+        let mut barn = Connect::new().to(&address)?;
+        barn.embedded = Some(Arc::new(node));
+        Ok(barn)
+    }
+
+    /// Connects to a node, and through it to its cluster: `shm:PATH` or `tcp://HOST:PORT`.
+    pub fn connect(address: &str) -> Result<Self, Error> {
+        Connect::new().to(address)
+    }
+
+    pub(crate) fn over(client: Client) -> Self {
+        Self { client, embedded: None }
+    }
+
+    /// The same, as futures.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Where other processes connect to an embedded node.
+    pub fn address(&self) -> Option<String> {
+        self.embedded.as_ref()?.address()
+    }
+
+    /// Runs a transaction, again while others are in its way. The closure may run several times: it
+    /// reads and writes through what it is given, and does nothing else that cannot be done twice.
+    pub fn transaction<T>(&self, body: impl FnMut(&mut Tx) -> Result<T, Error>) -> Result<T, Error> {
+        self.transaction_with(RunOptions::default(), body)
+    }
+
+    /// Runs a transaction with bounds of one's own on the attempts.
+    pub fn transaction_with<T>(
+        &self,
+        options: RunOptions,
+        mut body: impl FnMut(&mut Tx) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut attempts = Attempts::new(options);
+        loop {
+            let mut tx = self.begin();
+            let outcome = body(&mut tx);
+            if let Some(done) = block_on(self.client.finish(tx.inner, outcome, &attempts)) {
+                return Ok(done?);
+            }
+            block_on(attempts.next(&self.client)).map_err(|attempts| Error::Contended { attempts })?;
+        }
+    }
+
+    /// Begins a transaction that is committed by hand.
+    pub fn begin(&self) -> Tx {
+        Tx { inner: self.client.begin() }
+    }
+
+    /// Reads an object: one READ, no lock, no question to the node.
+    pub fn read(&self, pointer: Pointer) -> Result<Object, Error> {
+        Ok(block_on(self.client.read(pointer))?)
+    }
+
+    /// Reads several objects as they were at one moment.
+    pub fn read_all(&self, pointers: &[Pointer]) -> Result<Vec<Object>, Error> {
+        Ok(block_on(self.client.read_all(pointers))?)
+    }
+
+    /// Makes an object of bytes.
+    pub fn alloc(&self, bytes: &[u8]) -> Result<Pointer, Error> {
+        self.transaction(|tx| tx.alloc(bytes))
+    }
+
+    /// Replaces an object's bytes, which keep their length.
+    pub fn write(&self, pointer: Pointer, bytes: &[u8]) -> Result<(), Error> {
+        self.transaction(|tx| tx.write(pointer, bytes))
+    }
+
+    /// Frees an object.
+    pub fn free(&self, pointer: Pointer) -> Result<(), Error> {
+        self.transaction(|tx| tx.free(pointer))
+    }
+
+    /// Makes an object of a type.
+    #[allow(
+        clippy::new_ret_no_self,
+        clippy::wrong_self_convention,
+        reason = "it makes an object, not a Barn"
+    )]
+    pub fn new<T: Value>(&self, value: &T) -> Result<Ref<T>, Error> {
+        self.transaction(|tx| tx.new(value))
+    }
+
+    /// Reads an object of a type.
+    pub fn get<T: Value>(&self, object: Ref<T>) -> Result<T, Error> {
+        Ok(block_on(object::read(&self.client, object))?)
+    }
+
+    /// Changes an object of a type, whatever it held.
+    pub fn set<T: Value>(&self, object: Ref<T>, value: &T) -> Result<(), Error> {
+        self.transaction(|tx| tx.set(object, value))
+    }
+
+    /// Runs a function of the node that holds `near`, next to that object; gives what it returns.
+    pub fn call(&self, function: &str, near: Pointer, argument: &[u8]) -> Result<Vec<u8>, Error> {
+        Ok(block_on(self.client.call(function, near, argument))?)
+    }
+}

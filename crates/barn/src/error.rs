@@ -1,0 +1,74 @@
+//! The one error that Barn's blocking calls end in.
+
+use barn_fabric::ConnectError;
+use barn_transaction::{ClientError, CommitError, RunError};
+use std::fmt;
+
+/// Why something did not happen.
+#[derive(Debug)]
+pub enum Error {
+    /// No node could be connected to.
+    Connect(ConnectError),
+    /// A node did not start.
+    Node(String),
+    /// An object could not be read or changed; nothing was changed.
+    Client(ClientError),
+    /// A commit did not go through, or is not known to have.
+    Commit(CommitError),
+    /// Other transactions were in the way each time; nothing was changed.
+    Contended {
+        /// How often it was tried.
+        attempts: u64,
+    },
+    /// The program's own reason, from inside a transaction; nothing was changed.
+    Own(String),
+}
+
+impl Error {
+    /// The program's own reason to give a transaction up.
+    pub fn own(why: impl Into<String>) -> Self {
+        Self::Own(why.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(f),
+            Self::Node(why) | Self::Own(why) => f.write_str(why),
+            Self::Client(error) => error.fmt(f),
+            Self::Commit(error) => error.fmt(f),
+            Self::Contended { attempts } => RunError::<ClientError>::Contended { attempts: *attempts }.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<ClientError> for Error {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<CommitError> for Error {
+    fn from(error: CommitError) -> Self {
+        Self::Commit(error)
+    }
+}
+
+impl From<RunError<Error>> for Error {
+    fn from(error: RunError<Error>) -> Self {
+        match error {
+            RunError::Own(own) => own,
+            RunError::Commit(error) => Self::Commit(error),
+            RunError::Contended { attempts } => Self::Contended { attempts },
+        }
+    }
+}

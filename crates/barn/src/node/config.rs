@@ -1,0 +1,124 @@
+//! How a node should be.
+
+use barn_cluster::LEASE_DEFAULT;
+use barn_fabric::Registry;
+use barn_layout::limits::{REGION_BYTES_MAX, REGION_BYTES_MIN};
+use barn_transaction::participant::Functions;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// The length of a node's regions, unless its memory is less.
+pub const REGION_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// The memory of an embedded node, unless it says otherwise.
+const EMBEDDED_MEMORY_BYTES: u64 = 64 << 20;
+
+/// How a node should be.
+#[derive(Debug)]
+pub struct NodeConfig {
+    /// The Unix socket for clients of this host.
+    pub shm: Option<PathBuf>,
+    /// The address for clients of any host.
+    pub tcp: Option<SocketAddr>,
+    /// The token that tcp clients must prove to know.
+    pub token: Option<String>,
+    /// Lets tcp clients of other hosts in without a token.
+    pub allow_unauthenticated: bool,
+    /// Memory for objects.
+    pub memory_bytes: u64,
+    /// The length of its regions.
+    pub region_bytes: u64,
+    /// A node of the cluster to join; none to begin a cluster.
+    pub join: Option<String>,
+    /// Where the cluster's configuration is kept; none for memory only.
+    pub data: Option<PathBuf>,
+    /// The lease of members and sessions of a new cluster.
+    pub lease: Duration,
+    /// What clients can call by name.
+    pub functions: Functions,
+    /// Where its regions are registered, if others are registered there too.
+    pub registry: Option<Registry>,
+    /// A directory of its own, removed with the node.
+    pub own_directory: Option<PathBuf>,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            shm: None,
+            tcp: None,
+            token: None,
+            allow_unauthenticated: false,
+            memory_bytes: EMBEDDED_MEMORY_BYTES,
+            region_bytes: REGION_BYTES_DEFAULT,
+            join: None,
+            data: None,
+            lease: LEASE_DEFAULT,
+            functions: Functions::default(),
+            registry: None,
+            own_directory: None,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// A node inside a process: 64 MiB, and a Unix socket in a private directory of its own.
+    pub fn embedded() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // ORDER: Relaxed: only that numbers differ matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("barn-embedded-{}-{number}-{:x}", std::process::id(), super::random());
+        let directory = std::env::temp_dir().join(name);
+        let made = {
+            use std::os::unix::fs::DirBuilderExt;
+            std::fs::DirBuilder::new().mode(0o700).create(&directory)
+        };
+        // Without the directory, binding the socket says what is wrong.
+        Self {
+            shm: Some(directory.join("node.sock")),
+            own_directory: made.is_ok().then_some(directory),
+            ..Self::default()
+        }
+    }
+
+    /// The same, with so much memory for objects.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// The same, with a function that clients can call by name.
+    pub fn functions(mut self, functions: Functions) -> Self {
+        self.functions = functions;
+        self
+    }
+
+    /// The lengths of the regions that make up the memory.
+    pub(super) fn regions(&self) -> impl Iterator<Item = u64> + use<> {
+        let each = self.region_bytes.clamp(REGION_BYTES_MIN, REGION_BYTES_MAX);
+        let whole = self.memory_bytes / each;
+        let rest = self.memory_bytes % each;
+        // What is left over and less than the smallest region is not worth one, unless it is all.
+        let rest = (rest >= REGION_BYTES_MIN || whole == 0 && rest > 0).then(|| rest.max(REGION_BYTES_MIN));
+        std::iter::repeat_n(each, whole as usize).chain(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_divided_into_regions() {
+        let regions = |memory_bytes, region_bytes| {
+            NodeConfig { memory_bytes, region_bytes, ..NodeConfig::default() }.regions().collect::<Vec<_>>()
+        };
+        assert_eq!(regions(64 << 20, 256 << 20), [64 << 20]);
+        assert_eq!(regions(600 << 20, 256 << 20), [256 << 20, 256 << 20, 88 << 20]);
+        assert_eq!(regions(1, 256 << 20), [REGION_BYTES_MIN]);
+        assert_eq!(regions(0, 256 << 20), [0u64; 0]);
+        assert_eq!(regions((256 << 20) + 5, 256 << 20), [256 << 20]);
+    }
+}

@@ -1,0 +1,294 @@
+//! A node: memory, objects, transactions, its place in a cluster. Embedded in a process, or run by
+//! `barn serve`.
+//!
+//! The first node of a cluster coordinates it; others join it. A node has three threads: the poll
+//! loop, which alone changes its memory; its membership, which renews its lease; and its resolver,
+//! which ends what lost clients have left.
+
+mod config;
+mod service;
+mod threads;
+
+pub use config::{NodeConfig, REGION_BYTES_DEFAULT};
+pub use service::{NodeView, Rest};
+
+use crate::connect::environment;
+use crate::error::Error;
+use barn_cluster::{
+    Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership, MembershipOptions,
+    MembershipState, MemoryStore,
+};
+use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
+use barn_fabric::{
+    ConnectOptions, Connection, NodeOptions, Region, RegionId, RegionOptions, Registry, Rights, Stopper,
+    block_on,
+};
+use barn_heap::{Heap, HeapOptions};
+use barn_transaction::participant::{Participant, ParticipantOptions};
+use service::NodeService;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The method by which nodes answer questions about their cluster.
+pub const CLUSTER_METHOD: u16 = 8;
+
+/// How long a node may take to find its place in a cluster.
+const JOIN_MAX: Duration = Duration::from_secs(15);
+
+/// A running node. It stops when it is dropped.
+pub struct Node {
+    member: MemberId,
+    shm: Option<PathBuf>,
+    tcp: Option<SocketAddr>,
+    regions: Vec<(RegionId, Region)>,
+    membership: Membership,
+    stopper: Stopper,
+    stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    failed: Arc<Mutex<Option<String>>>,
+    /// A directory that was made for its socket.
+    directory: Option<PathBuf>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({:?}, {} regions)", self.member, self.regions.len())
+    }
+}
+
+fn failed(what: &str) -> impl Fn(String) -> Error {
+    move |why| Error::Node(format!("{what}: {why}"))
+}
+
+impl Node {
+    /// Starts a node, and returns when it serves.
+    pub fn start(config: NodeConfig) -> Result<Self, Error> {
+        Self::start_with(config, None)
+    }
+
+    /// Starts a node that also answers methods of others: see [`Rest`].
+    pub fn start_with(config: NodeConfig, rest: Option<Box<dyn Rest>>) -> Result<Self, Error> {
+        let clock = SystemClock::default();
+        let registry = config.registry.clone().unwrap_or_default();
+        let directory = Arc::new(Directory::new());
+        let fabric_options = NodeOptions {
+            shm: config.shm.clone(),
+            tcp: config.tcp,
+            token: config.token.clone(),
+            allow_unauthenticated: config.allow_unauthenticated,
+            ..NodeOptions::default()
+        };
+        let node = barn_fabric::Node::bind(fabric_options, registry.clone())
+            .map_err(|error| Error::Node(error.to_string()))?;
+        let coordinator = match &config.join {
+            None => Some(coordinator(&config, clock.now())?),
+            Some(_) => None,
+        };
+        let (shm, tcp) = (node.shm_path().map(Path::to_path_buf), node.tcp_address());
+        let addresses: Vec<String> = shm
+            .iter()
+            .map(|path| format!("shm:{}", path.display()))
+            .chain(tcp.iter().map(|address| format!("tcp://{address}")))
+            .collect();
+        let Some(own_address) = addresses.first().cloned() else {
+            return Err(Error::Node("a node needs a Unix socket or a tcp address".into()));
+        };
+        let stopper = node.stopper();
+        let stats = node.stats();
+        let arriving = Arc::new(Mutex::new(None));
+        let service = NodeService::new(coordinator, clock, directory.clone(), arriving.clone(), rest, stats);
+        let trouble: Arc<Mutex<Option<String>>> = Arc::default();
+        let mut threads = vec![threads::poll_loop(node, service, trouble.clone())?];
+        let connect_options = ConnectOptions { token: config.token.clone(), ..ConnectOptions::default() };
+
+        // From here on the node can be asked for its place in the cluster, also by itself.
+        let membership = Membership::new(
+            MembershipOptions {
+                method: CLUSTER_METHOD,
+                addresses,
+                host: crate::connect::host(),
+                memory_bytes: config.memory_bytes,
+                life: Life(random()),
+                rejoining: None,
+            },
+            directory.clone(),
+            Arc::new(clock),
+            Arc::new(Threads),
+        );
+        let coordinator_address = config.join.clone().unwrap_or_else(|| own_address.clone());
+        let dial_options = connect_options.clone();
+        threads.push(threads::membership(membership.clone(), move || {
+            Connection::connect(&coordinator_address, dial_options.clone())
+        })?);
+        let mut started = Self {
+            member: MemberId(0),
+            shm,
+            tcp,
+            regions: Vec::new(),
+            membership,
+            stopper,
+            stopping: Arc::default(),
+            threads,
+            failed: trouble,
+            directory: config.own_directory.clone(),
+        };
+        started.member = started.await_membership()?;
+        started.take_memory(&config, &registry)?;
+        let fenced = Arc::new(AtomicBool::new(false));
+        let lease = Duration::from_millis(directory.configuration().lease_ms);
+        let mut heap = Heap::new(HeapOptions { budget_bytes: config.memory_bytes.max(1) });
+        for (id, region) in &started.regions {
+            heap.add_region(*id, region.words().clone())
+                .map_err(|error| failed("the node's memory")(error.to_string()))?;
+        }
+        let participant = Participant::new(ParticipantOptions {
+            member: started.member,
+            heap,
+            registry,
+            regions: started.regions.iter().map(|(id, _)| *id).collect(),
+            directory: directory.clone(),
+            lease,
+            clock: Arc::new(clock),
+            functions: config.functions,
+            fenced: fenced.clone(),
+        });
+        *arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(participant);
+        let environment = environment(connect_options, clock, None);
+        started.threads.push(threads::resolver(
+            barn_transaction::resolver::ResolverOptions {
+                member: started.member,
+                directory,
+                lease,
+                environment,
+            },
+            (started.membership.clone(), clock, fenced),
+            started.stopping.clone(),
+        )?);
+        Ok(started)
+    }
+
+    /// Waits until the node is a member.
+    fn await_membership(&self) -> Result<MemberId, Error> {
+        let until = Instant::now() + JOIN_MAX;
+        loop {
+            match self.membership.state() {
+                MembershipState::Member(member) => return Ok(member),
+                MembershipState::Joining => {}
+                other => return Err(Error::Node(format!("the node did not become a member: {other:?}"))),
+            }
+            if Instant::now() > until {
+                let why = self.membership.trouble().unwrap_or_else(|| "no answer".into());
+                return Err(Error::Node(format!("the cluster did not take the node in: {why}")));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Takes the node's memory, and numbers for it from the cluster.
+    fn take_memory(&mut self, config: &NodeConfig, registry: &Registry) -> Result<(), Error> {
+        let mut near = None;
+        for bytes in config.regions() {
+            let wanted = RegionOptions { bytes, remote: Rights::READ, huge: true };
+            let region = Region::allocate(&wanted).map_err(|error| Error::Node(error.to_string()))?;
+            let placed = block_on(self.membership.add_region(near, region.bytes()))
+                .map_err(|error| failed("the cluster gave no region")(error.to_string()))?;
+            registry
+                .register(placed.region, region.clone(), Rights::NONE)
+                .map_err(|error| failed("the region was not registered")(error.to_string()))?;
+            near = Some(placed.region);
+            self.regions.push((placed.region, region));
+        }
+        Ok(())
+    }
+
+    /// Its number in the cluster.
+    pub fn member(&self) -> MemberId {
+        self.member
+    }
+
+    /// Where processes of this host connect; where there is no Unix socket, by tcp.
+    pub fn address(&self) -> Option<String> {
+        let shm = self.shm.as_ref().map(|path| format!("shm:{}", path.display()));
+        shm.or_else(|| self.tcp.map(|address| format!("tcp://{address}")))
+    }
+
+    /// The Unix socket, if there is one.
+    pub fn shm_path(&self) -> Option<&Path> {
+        self.shm.as_deref()
+    }
+
+    /// The tcp address, if there is one.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+
+    /// The regions that hold its objects.
+    pub fn regions(&self) -> impl Iterator<Item = (RegionId, &Region)> {
+        self.regions.iter().map(|(id, region)| (*id, region))
+    }
+
+    /// Who is in the cluster, as far as the node knows.
+    pub fn directory(&self) -> &Arc<Directory> {
+        self.membership.directory()
+    }
+
+    /// Stops the poll loop, from any thread; [`Self::wait`] returns then.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until the node has been stopped; an error if it stopped by itself.
+    pub fn wait(mut self) -> Result<(), Error> {
+        if !self.threads.is_empty() {
+            let _ = self.threads.remove(0).join();
+        }
+        let why = self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        why.map_or(Ok(()), |why| Err(Error::Node(why)))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // ORDER: Relaxed: a flag that stands alone; the threads look at it again and again.
+        self.stopping.store(true, Ordering::Relaxed);
+        block_on(self.membership.leave());
+        self.stopper.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        if let Some(directory) = &self.directory {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// The coordinator of a new cluster, or of the one that the data directory remembers.
+fn coordinator(config: &NodeConfig, now: Duration) -> Result<Coordinator, Error> {
+    let store: Box<dyn barn_cluster::ConfigurationStore> = match &config.data {
+        None => Box::new(MemoryStore::new()),
+        Some(path) => {
+            let why = |error: String| Error::Node(format!("the data directory {}: {error}", path.display()));
+            let disk = SystemDisk::at(path).map_err(|error| why(error.to_string()))?;
+            Box::new(FileStore::open(Arc::new(disk)).map_err(|error| why(error.to_string()))?)
+        }
+    };
+    let options = CoordinatorOptions { lease: config.lease, seed: random(), ..CoordinatorOptions::default() };
+    Coordinator::start(store, options, now)
+        .map_err(|error| failed("the cluster's coordinator")(error.to_string()))
+}
+
+/// A number that nobody can guess.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without the system's numbers the clock's have to do: these only need to differ.
+    if system_random(&mut bytes).is_err() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        return now.as_nanos() as u64 ^ u64::from(std::process::id()).rotate_left(40);
+    }
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,142 @@
+//! What a node answers: its cluster's questions, its clients' transactions, and the rest.
+
+use super::CLUSTER_METHOD;
+use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, wire};
+use barn_fabric::seam::{Clock, SystemClock};
+use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
+use barn_heap::Usage;
+use barn_transaction::participant::{Participant, ParticipantStats};
+use barn_transaction::wire::{METHODS_END, Method};
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// What a node's other methods can see of it.
+#[derive(Debug)]
+pub struct NodeView {
+    /// Peers connected now.
+    pub peers: u64,
+    /// What its memory is used for; none before it is ready.
+    pub usage: Option<Usage>,
+    /// What its transactions did.
+    pub transactions: ParticipantStats,
+}
+
+/// Methods of a node besides those of clusters and transactions.
+pub trait Rest: Send {
+    /// Answers a request.
+    fn call(&mut self, request: Request<'_>, reply: Reply<'_>, node: &NodeView);
+}
+
+/// A node's service.
+pub(super) struct NodeService {
+    coordinator: Option<Coordinator>,
+    clock: SystemClock,
+    directory: Arc<Directory>,
+    participant: Option<Participant>,
+    /// Where the participant is put once the node has its place.
+    arriving: Arc<Mutex<Option<Participant>>>,
+    rest: Option<Box<dyn Rest>>,
+    stats: Arc<NodeStats>,
+}
+
+impl fmt::Debug for NodeService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeService").field("participant", &self.participant).finish()
+    }
+}
+
+impl NodeService {
+    pub(super) fn new(
+        coordinator: Option<Coordinator>,
+        clock: SystemClock,
+        directory: Arc<Directory>,
+        arriving: Arc<Mutex<Option<Participant>>>,
+        rest: Option<Box<dyn Rest>>,
+        stats: Arc<NodeStats>,
+    ) -> Self {
+        Self { coordinator, clock, directory, participant: None, arriving, rest, stats }
+    }
+
+    /// The participant, once it is there.
+    #[inline]
+    fn participant(&mut self) -> Option<&mut Participant> {
+        if self.participant.is_none() {
+            self.participant = self.arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        }
+        self.participant.as_mut()
+    }
+
+    fn cluster(&mut self, body: &[u8]) -> Response {
+        let request = match wire::decode_request(body) {
+            Ok(request) => request,
+            Err(error) => {
+                return Response::Refused(barn_cluster::Refusal::Unavailable { why: error.to_string() });
+            }
+        };
+        if let Some(coordinator) = &mut self.coordinator {
+            return coordinator.handle(self.clock.now(), request);
+        }
+        match request {
+            ClusterRequest::Get { known_version } => {
+                let configuration = self.directory.configuration();
+                let version = configuration.version;
+                let newer = (version > known_version).then(|| (*configuration).clone());
+                Response::Current { version, configuration: newer }
+            }
+            _ => Response::Refused(barn_cluster::Refusal::Unavailable {
+                why: "this node does not coordinate its cluster: ask the node that was started first".into(),
+            }),
+        }
+    }
+
+    fn view(&self) -> NodeView {
+        NodeView {
+            // ORDER: Relaxed: a counter.
+            peers: self.stats.peers.load(Ordering::Relaxed),
+            usage: self.participant.as_ref().map(|participant| participant.heap().usage()),
+            transactions: self.participant.as_ref().map(Participant::stats).unwrap_or_default(),
+        }
+    }
+}
+
+impl Service for NodeService {
+    #[inline]
+    fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        if (Method::Hello as u16..METHODS_END).contains(&request.method) {
+            // The node's own resolver asks this many times a lease: it is the node's clock, too.
+            if request.method == Method::Orphans as u16
+                && let Some(coordinator) = &mut self.coordinator
+            {
+                // A store that fails now will fail the next request that needs it.
+                let _ = coordinator.tick(self.clock.now());
+            }
+            return match self.participant() {
+                Some(participant) => participant.call(request, reply),
+                None => reply.busy(),
+            };
+        }
+        if request.method == CLUSTER_METHOD {
+            let response = self.cluster(request.body);
+            return reply.done(&wire::encode_response(&response));
+        }
+        let _ = self.participant();
+        let view = self.view();
+        match &mut self.rest {
+            Some(rest) => rest.call(request, reply, &view),
+            None => reply.unknown_method(),
+        }
+    }
+
+    fn message(&mut self, peer: PeerId, body: &[u8]) {
+        if let Some(participant) = self.participant() {
+            participant.message(peer, body);
+        }
+    }
+
+    fn gone(&mut self, peer: PeerId) {
+        if let Some(participant) = self.participant() {
+            participant.gone(peer);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A transaction whose operations block.
+
+use crate::error::Error;
+use crate::object::{Ref, TypedTransaction, Value};
+use barn_fabric::block_on;
+use barn_transaction::{Committed, Pointer, Transaction};
+
+/// A transaction. In [`Barn::transaction`](crate::Barn::transaction) it is committed when the closure
+/// returns `Ok`; one from [`Barn::begin`](crate::Barn::begin) is committed by hand.
+#[derive(Debug)]
+pub struct Tx {
+    pub(crate) inner: Transaction,
+}
+
+impl Tx {
+    /// Reads an object's bytes.
+    pub fn read(&mut self, pointer: Pointer) -> Result<&[u8], Error> {
+        Ok(block_on(self.inner.read(pointer))?)
+    }
+
+    /// Replaces an object's bytes, which keep their length.
+    pub fn write(&mut self, pointer: Pointer, bytes: &[u8]) -> Result<(), Error> {
+        Ok(block_on(self.inner.write(pointer, bytes))?)
+    }
+
+    /// Makes an object of bytes.
+    pub fn alloc(&mut self, bytes: &[u8]) -> Result<Pointer, Error> {
+        Ok(block_on(self.inner.alloc(bytes, None))?)
+    }
+
+    /// Makes an object close to another: in its block, its region, or at least on its node.
+    pub fn alloc_near(&mut self, bytes: &[u8], near: Pointer) -> Result<Pointer, Error> {
+        Ok(block_on(self.inner.alloc(bytes, Some(near)))?)
+    }
+
+    /// Makes objects of one length side by side.
+    pub fn alloc_array(&mut self, elements: &[&[u8]], near: Option<Pointer>) -> Result<Vec<Pointer>, Error> {
+        Ok(block_on(self.inner.alloc_array(elements, near))?)
+    }
+
+    /// Frees an object.
+    pub fn free(&mut self, pointer: Pointer) -> Result<(), Error> {
+        Ok(block_on(self.inner.free(pointer))?)
+    }
+
+    /// Reads an object of a type.
+    pub fn get<T: Value>(&mut self, object: Ref<T>) -> Result<T, Error> {
+        Ok(block_on(self.inner.get(object))?)
+    }
+
+    /// Changes an object of a type.
+    pub fn set<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), Error> {
+        Ok(block_on(self.inner.set(object, value))?)
+    }
+
+    /// Makes an object of a type.
+    #[allow(clippy::new_ret_no_self, clippy::wrong_self_convention, reason = "it makes an object, not a Tx")]
+    pub fn new<T: Value>(&mut self, value: &T) -> Result<Ref<T>, Error> {
+        Ok(block_on(self.inner.new_object(value, None))?)
+    }
+
+    /// Makes an object of a type close to another.
+    pub fn new_near<T: Value>(&mut self, value: &T, near: Pointer) -> Result<Ref<T>, Error> {
+        Ok(block_on(self.inner.new_object(value, Some(near)))?)
+    }
+
+    /// Commits: all of the changes, or none.
+    pub fn commit(self) -> Result<Committed, Error> {
+        Ok(block_on(self.inner.commit())?)
+    }
+}
