@@ -1,9 +1,7 @@
-//! Runs a node: its memory, its service, its poll loop.
+//! Runs a node as a process of its own: its options and defaults, and what it says of itself.
 //!
-//! At this stage a node offers raw registered memory (a small scratch region that its clients
-//! may write, and data regions that they may read) and a service that answers pings, echoes and
-//! says what the node is. What comes later (objects, tables, spaces) is added here as further
-//! methods; the loop and the regions stay.
+//! Objects, transactions and the cluster are `barn::node`'s; here come a scratch region that every
+//! client may write, raw regions for measurements, and the methods that answer for the process.
 #![forbid(unsafe_code)]
 
 mod method;
@@ -12,25 +10,25 @@ mod service;
 mod status;
 
 pub use method::Method;
-pub use options::{DATA_REGION_BYTES_MAX, SCRATCH, ServerOptions};
-pub use status::{RegionStatus, Status};
+pub use options::{DATA_REGION_BYTES_MAX, RAW, SCRATCH, ServerOptions};
+pub use status::{MemberStatus, PurposeStatus, RegionStatus, Status};
 
-use barn_fabric::{
-    Node, NodeError, NodeOptions, Region, RegionError, RegionId, RegionOptions, Registry, Rights, Stopper,
-};
-use service::NodeService;
+use barn::node::{Node, NodeConfig};
+use barn_fabric::{Region, RegionError, RegionId, RegionOptions, Registry, Rights, Stopper};
+use service::ProcessService;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// Why a node did not start, or stopped.
 #[derive(Debug)]
 pub enum ServerError {
     /// Its memory could not be had.
     Memory(RegionError),
-    /// Its sockets could not be had, or its loop failed.
-    Node(NodeError),
-    /// The directory of its socket could not be made.
+    /// It could not start, or its loop failed.
+    Node(barn::Error),
+    /// A directory that it needs could not be made.
     Directory {
         /// Which.
         path: String,
@@ -51,53 +49,73 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
-/// A node that is ready to serve.
+/// A node that serves.
 #[derive(Debug)]
 pub struct Server {
     node: Node,
-    service: NodeService,
+    status: Arc<Mutex<Status>>,
+}
+
+/// A region's line in the status.
+fn region_status(id: RegionId, region: &Region, rights: Rights, purpose: &str) -> RegionStatus {
+    RegionStatus {
+        id: id.0,
+        bytes: region.bytes(),
+        rights: rights.to_string(),
+        pages: region.pages().to_string(),
+        purpose: purpose.to_string(),
+    }
 }
 
 impl Server {
-    /// Takes the node's memory and listens.
+    /// Takes the node's memory, finds its place in a cluster, and serves.
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
         let registry = Registry::default();
         let mut status = Status::new();
-        let mut register = |id: u32, bytes: u64, rights: Rights| -> Result<(), ServerError> {
-            let wanted = RegionOptions { bytes, remote: rights, huge: true };
-            let region = Region::allocate(&wanted).map_err(ServerError::Memory)?;
-            status.regions.push(RegionStatus {
-                id,
-                bytes: region.bytes(),
-                rights: rights.to_string(),
-                pages: region.pages().to_string(),
-            });
-            // A number is used once: the loop below counts.
-            let _ = registry.register(RegionId(id), region, rights);
-            Ok(())
-        };
-        register(SCRATCH.0, options.scratch_bytes, Rights::ALL)?;
-        for (index, bytes) in options.data_regions().enumerate() {
-            register(SCRATCH.0 + 1 + index as u32, bytes, Rights::READ)?;
+        let mut register =
+            |id: RegionId, bytes: u64, rights: Rights, purpose: &str| -> Result<(), ServerError> {
+                let wanted = RegionOptions { bytes, remote: rights, huge: true };
+                let region = Region::allocate(&wanted).map_err(ServerError::Memory)?;
+                status.regions.push(region_status(id, &region, rights, purpose));
+                // A number is used once.
+                let _ = registry.register(id, region, rights);
+                Ok(())
+            };
+        register(SCRATCH, options.scratch_bytes, Rights::ALL, "scratch")?;
+        for (index, bytes) in options.raw_regions().enumerate() {
+            register(RegionId(RAW.0 + index as u32), bytes, Rights::READ, "raw")?;
         }
-        if let Some(directory) = options.shm.as_deref().and_then(Path::parent) {
+        for directory in
+            options.shm.as_deref().and_then(Path::parent).into_iter().chain(options.data.as_deref())
+        {
             make_private(directory)?;
         }
-        let node = Node::bind(
-            NodeOptions {
-                shm: options.shm.clone(),
-                tcp: options.tcp,
-                token: options.token.clone(),
-                allow_unauthenticated: options.allow_unauthenticated,
-                ..NodeOptions::default()
-            },
-            registry,
-        )
-        .map_err(ServerError::Node)?;
-        status.shm = node.shm_path().map(|path| format!("shm:{}", path.display()));
-        status.tcp = node.tcp_address().map(|address| format!("tcp://{address}"));
-        let service = NodeService::new(status, node.stats());
-        Ok(Self { node, service })
+        let status = Arc::new(Mutex::new(status));
+        let config = NodeConfig {
+            shm: options.shm.clone(),
+            tcp: options.tcp,
+            token: options.token.clone(),
+            allow_unauthenticated: options.allow_unauthenticated,
+            memory_bytes: options.memory_bytes,
+            join: options.join.clone(),
+            data: options.data.clone(),
+            lease: options.lease,
+            registry: Some(registry),
+            ..NodeConfig::default()
+        };
+        let service = ProcessService::new(status.clone());
+        let node = Node::start_with(config, Some(Box::new(service))).map_err(ServerError::Node)?;
+        {
+            let mut status = status.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            status.shm = node.shm_path().map(|path| format!("shm:{}", path.display()));
+            status.tcp = node.tcp_address().map(|address| format!("tcp://{address}"));
+            status.member = node.member().0;
+            let objects =
+                node.regions().map(|(id, region)| region_status(id, region, Rights::READ, "objects"));
+            status.regions.extend(objects);
+            status.directory = Some(node.directory().clone());
+        }
+        Ok(Self { node, status })
     }
 
     /// The Unix socket, if there is one.
@@ -112,7 +130,7 @@ impl Server {
 
     /// What the node is and holds.
     pub fn status(&self) -> Status {
-        self.service.status()
+        self.status.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).now()
     }
 
     /// Stops the node, from any thread.
@@ -121,8 +139,8 @@ impl Server {
     }
 
     /// Serves until stopped.
-    pub fn run(mut self) -> Result<(), ServerError> {
-        self.node.run(&mut self.service).map_err(ServerError::Node)
+    pub fn run(self) -> Result<(), ServerError> {
+        self.node.wait().map_err(ServerError::Node)
     }
 }
 

@@ -3,11 +3,15 @@
 use barn_fabric::RegionId;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The small region that every client may read, write and change atomically.
 pub const SCRATCH: RegionId = RegionId(0);
 
-/// The largest data region: the unit of registration (FaRM's is 2 GiB as well).
+/// The first of the raw regions, which every client may read: for measurements of bare memory.
+pub const RAW: RegionId = RegionId(u32::MAX - 1023);
+
+/// The largest raw region: the unit of registration (FaRM's is 2 GiB as well).
 pub const DATA_REGION_BYTES_MAX: u64 = barn_layout::limits::REGION_BYTES_MAX;
 
 /// The default tcp port.
@@ -24,10 +28,18 @@ pub struct ServerOptions {
     pub token: Option<String>,
     /// Lets tcp clients of other hosts in without a token.
     pub allow_unauthenticated: bool,
-    /// Bytes of data regions.
+    /// Memory for objects.
     pub memory_bytes: u64,
+    /// Bytes of raw regions.
+    pub raw_bytes: u64,
     /// Bytes of the scratch region.
     pub scratch_bytes: u64,
+    /// A node of the cluster to join; none to begin a cluster.
+    pub join: Option<String>,
+    /// Where the cluster's configuration is kept; none for memory only.
+    pub data: Option<PathBuf>,
+    /// The lease of members and sessions of a new cluster.
+    pub lease: Duration,
 }
 
 impl Default for ServerOptions {
@@ -38,7 +50,11 @@ impl Default for ServerOptions {
             token: None,
             allow_unauthenticated: false,
             memory_bytes: 64 << 20,
+            raw_bytes: 0,
             scratch_bytes: 2 << 20,
+            join: None,
+            data: None,
+            lease: barn_cluster::LEASE_DEFAULT,
         }
     }
 }
@@ -56,10 +72,10 @@ impl ServerOptions {
         }
     }
 
-    /// The lengths of the data regions that make up the memory.
-    pub(crate) fn data_regions(&self) -> impl Iterator<Item = u64> + use<> {
-        let whole = self.memory_bytes / DATA_REGION_BYTES_MAX;
-        let rest = self.memory_bytes % DATA_REGION_BYTES_MAX;
+    /// The lengths of the raw regions.
+    pub(crate) fn raw_regions(&self) -> impl Iterator<Item = u64> + use<> {
+        let whole = self.raw_bytes / DATA_REGION_BYTES_MAX;
+        let rest = self.raw_bytes % DATA_REGION_BYTES_MAX;
         std::iter::repeat_n(DATA_REGION_BYTES_MAX, whole as usize).chain((rest > 0).then_some(rest))
     }
 }
@@ -69,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_split_into_regions() {
-        let regions = |memory_bytes| {
-            ServerOptions { memory_bytes, ..ServerOptions::default() }.data_regions().collect::<Vec<_>>()
+    fn raw_memory_is_split_into_regions() {
+        let regions = |raw_bytes| {
+            ServerOptions { raw_bytes, ..ServerOptions::default() }.raw_regions().collect::<Vec<_>>()
         };
         assert_eq!(regions(0), [0u64; 0]);
         assert_eq!(regions(5), [5]);

@@ -1,34 +1,38 @@
-//! The node's service: one method, one arm.
+//! What a node's process answers for itself: one method, one arm.
 
 use crate::method::Method;
-use crate::status::Status;
-use barn_fabric::{NodeStats, Reply, Request, Service};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use crate::status::{PurposeStatus, Status};
+use barn::node::{NodeView, Rest};
+use barn_fabric::{Reply, Request};
+use std::sync::{Arc, Mutex};
 
-/// What a node answers.
-#[derive(Debug)]
-pub(crate) struct NodeService {
-    status: Status,
-    stats: Arc<NodeStats>,
+/// The methods of the process.
+pub(crate) struct ProcessService {
+    status: Arc<Mutex<Status>>,
 }
 
-impl NodeService {
-    pub(crate) fn new(status: Status, stats: Arc<NodeStats>) -> Self {
-        Self { status, stats }
+impl ProcessService {
+    pub(crate) fn new(status: Arc<Mutex<Status>>) -> Self {
+        Self { status }
     }
 
-    pub(crate) fn status(&self) -> Status {
-        Status { peers: self.stats.peers.load(Ordering::Relaxed), ..self.status.clone() }
+    fn status(&self, node: &NodeView) -> Status {
+        let mut status = self.status.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).now();
+        status.peers = node.peers;
+        status.transactions = node.transactions.alone + node.transactions.applied;
+        if let Some(usage) = &node.usage {
+            status.memory = PurposeStatus::all(usage);
+        }
+        status
     }
 }
 
-impl Service for NodeService {
-    fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
+impl Rest for ProcessService {
+    fn call(&mut self, request: Request<'_>, reply: Reply<'_>, node: &NodeView) {
         match Method::from_bits(request.method) {
             Some(Method::Ping) => reply.done(&[]),
             Some(Method::Echo) => reply.done(request.body),
-            Some(Method::Status) => match serde_json::to_vec(&self.status()) {
+            Some(Method::Status) => match serde_json::to_vec(&self.status(node)) {
                 Ok(status) => reply.done(&status),
                 Err(error) => reply.refuse(&error.to_string()),
             },

@@ -1,9 +1,12 @@
 //! What a node says about itself.
 
+use barn_cluster::Directory;
+use barn_heap::{Purpose, Usage};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A node, in words and numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// The version of the program.
     pub version: String,
@@ -13,10 +16,34 @@ pub struct Status {
     pub shm: Option<String>,
     /// Where clients of any host connect.
     pub tcp: Option<String>,
+    /// The node's number in its cluster.
+    pub member: u32,
+    /// The version of the cluster's configuration that it knows.
+    pub configuration: u64,
+    /// The members of the cluster.
+    pub members: Vec<MemberStatus>,
     /// Peers connected now.
     pub peers: u64,
+    /// Transactions carried out.
+    pub transactions: u64,
     /// The regions.
     pub regions: Vec<RegionStatus>,
+    /// What the objects' memory is used for.
+    pub memory: Vec<PurposeStatus>,
+    /// Who is in the cluster, as far as the node knows.
+    #[serde(skip)]
+    pub(crate) directory: Option<Arc<Directory>>,
+}
+
+/// A member of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its number.
+    pub id: u32,
+    /// Where it is reached.
+    pub addresses: Vec<String>,
+    /// The memory that it offers.
+    pub memory_bytes: u64,
 }
 
 /// A region, in words and numbers.
@@ -26,10 +53,41 @@ pub struct RegionStatus {
     pub id: u32,
     /// How long it is.
     pub bytes: u64,
-    /// What every peer may do with it.
+    /// What peers may do with it.
     pub rights: String,
     /// The pages that back it.
     pub pages: String,
+    /// What it is for: `objects`, `scratch`, `raw`.
+    pub purpose: String,
+}
+
+/// What one purpose uses of the objects' memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurposeStatus {
+    /// The purpose.
+    pub purpose: String,
+    /// How many objects there are.
+    pub objects: u64,
+    /// Their own bytes.
+    pub object_bytes: u64,
+    /// The memory that is set aside for them.
+    pub held_bytes: u64,
+}
+
+impl PurposeStatus {
+    /// The purposes that use something.
+    pub(crate) fn all(usage: &Usage) -> Vec<Self> {
+        let one = |purpose: Purpose| {
+            let used = usage.of(purpose);
+            Self {
+                purpose: purpose.name().to_string(),
+                objects: used.objects,
+                object_bytes: used.object_bytes,
+                held_bytes: used.block_bytes,
+            }
+        };
+        Purpose::ALL.into_iter().map(one).filter(|status| status.held_bytes > 0).collect()
+    }
 }
 
 impl Status {
@@ -39,5 +97,21 @@ impl Status {
             process: std::process::id(),
             ..Self::default()
         }
+    }
+
+    /// The same, with what the node knows of its cluster now.
+    pub(crate) fn now(&self) -> Self {
+        let mut status = self.clone();
+        if let Some(directory) = &self.directory {
+            let configuration = directory.configuration();
+            status.configuration = configuration.version;
+            let member = |member: &barn_cluster::Member| MemberStatus {
+                id: member.id.0,
+                addresses: member.addresses.clone(),
+                memory_bytes: member.memory_bytes,
+            };
+            status.members = configuration.members.iter().map(member).collect();
+        }
+        status
     }
 }

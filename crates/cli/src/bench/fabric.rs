@@ -30,7 +30,7 @@ mod rpc;
 /// The core of the client; the node is on the other one.
 const CLIENT_CORE: usize = 0;
 /// The first data region of a node.
-const DATA: RegionId = RegionId(1);
+const DATA: RegionId = barn_server::RAW;
 /// READ sizes.
 const SIZES: [usize; 5] = [8, 64, 1 << 10, 64 << 10, 1 << 20];
 /// Windows of calls; 1 is the round trip.
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
     progress.show("starting a node");
     let report = Report::new("fabric");
     pin(None, CLIENT_CORE);
-    let node = BenchNode::start(memory)?;
+    let node = BenchNode::start(2 << 20, memory, None)?;
     let mut bench = Bench { node, effort, rows: args.rows.clone(), report, progress };
     for transport in transports {
         read::measure(&mut bench, transport)?;

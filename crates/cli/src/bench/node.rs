@@ -21,14 +21,18 @@ pub(crate) struct BenchNode {
 }
 
 impl BenchNode {
-    /// Starts a node with so much memory.
-    pub(crate) fn start(memory_bytes: u64) -> io::Result<Self> {
+    /// Starts a node with so much memory for objects, and so much to be read as it is; `join` names
+    /// a node whose cluster it joins.
+    pub(crate) fn start(memory_bytes: u64, raw_bytes: u64, join: Option<&str>) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
         let mut child = Command::new(std::env::current_exe()?)
             .args(["serve", "--json", "--until-stdin-ends", "--tcp", "127.0.0.1:0", "--memory"])
             .arg(memory_bytes.to_string())
+            .arg("--raw-memory")
+            .arg(raw_bytes.to_string())
+            .args(join.iter().flat_map(|address| ["--join", address]))
             .arg("--shm")
             .arg(directory.join("node.sock"))
             .stdin(Stdio::piped())

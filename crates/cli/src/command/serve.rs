@@ -31,9 +31,28 @@ pub struct Args {
     #[arg(long)]
     pub no_tcp: bool,
 
-    /// Bytes of memory to offer, such as 64MiB or 4GiB.
+    /// Bytes of memory for objects, such as 64MiB or 4GiB.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", env = "BARN_MEMORY")]
     pub memory: Bytes,
+
+    /// A node of the cluster to join, such as tcp://HOST:7411. Without it the node begins a cluster
+    /// and coordinates it.
+    #[arg(long, value_name = "ADDRESS", env = "BARN_JOIN")]
+    pub join: Option<String>,
+
+    /// Where the cluster's configuration is kept by the node that coordinates it [default: only in
+    /// memory].
+    #[arg(long, value_name = "DIRECTORY", env = "BARN_DATA", conflicts_with = "join")]
+    pub data: Option<PathBuf>,
+
+    /// The lease of nodes and clients of a new cluster, in milliseconds: whoever is silent for longer
+    /// is taken for dead.
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=600_000))]
+    pub lease_ms: u64,
+
+    /// Bytes of memory that every client may read as it is, for measurements.
+    #[arg(long, value_name = "BYTES", default_value = "0", hide = true)]
+    pub raw_memory: Bytes,
 
     /// A file with the token that every tcp client must prove to know.
     #[arg(long, value_name = "FILE", env = "BARN_TOKEN_FILE")]
@@ -57,6 +76,10 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         token: args.token_file.as_deref().map(crate::token::read).transpose()?,
         allow_unauthenticated: args.allow_unauthenticated,
         memory_bytes: args.memory.0,
+        raw_bytes: args.raw_memory.0,
+        join: args.join.clone(),
+        data: args.data.clone(),
+        lease: std::time::Duration::from_millis(args.lease_ms),
         ..ServerOptions::default()
     };
     if options.shm.is_none() && options.tcp.is_none() {
@@ -91,7 +114,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
 
 /// Refuses to take more memory than there is: the system would end this process, or another.
 fn check_memory(options: &ServerOptions, machine: &Machine) -> io::Result<()> {
-    let asked = options.memory_bytes.saturating_add(options.scratch_bytes);
+    let asked = options.memory_bytes.saturating_add(options.raw_bytes).saturating_add(options.scratch_bytes);
     // A machine that does not say how much it has is taken at its user's word.
     if machine.memory_available_bytes == 0 || asked <= machine.memory_available_bytes {
         return Ok(());
@@ -113,13 +136,22 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
         return out.flush();
     }
     let total: u64 = status.regions.iter().map(|region| region.bytes).sum();
-    writeln!(out, "barn {} serves {} in {} regions", status.version, human(total), status.regions.len())?;
+    writeln!(
+        out,
+        "barn {} serves {} in {} regions, as member {} of {}",
+        status.version,
+        human(total),
+        status.regions.len(),
+        status.member,
+        status.members.len()
+    )?;
     for region in &status.regions {
         writeln!(
             out,
-            "  region {:<4} {:>10}  {:<18} {}",
+            "  region {:<10} {:>10}  {:<8} {:<18} {}",
             region.id,
             human(region.bytes),
+            region.purpose,
             region.rights,
             region.pages
         )?;

@@ -1,17 +1,17 @@
 //! `barn` with no command: Barn's main job in a few seconds, and what to do next.
 //!
-//! Starts a node (a process of its own, on no configuration), lets this process into its memory,
-//! and shows what that is like: writes and reads without asking anybody, and calls. Everything is
-//! gone afterwards.
+//! Starts a node (a process of its own, on no configuration), puts objects into its memory, reads
+//! them without asking it, and changes them in transactions while another client looks on.
+//! Everything is gone afterwards.
 
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::Instant;
 
 use anstyle::Style;
+use barn::{Barn, Pointer, Ref};
+use barn_fabric::Pipeline;
 use barn_fabric::seam::{Random, Seeded};
-use barn_fabric::{ConnectOptions, Connection, Pipeline, RegionId, RemoteRegion, Rights};
-use barn_server::{Method, SCRATCH};
 use serde_json::json;
 
 use crate::bench::node::BenchNode;
@@ -29,18 +29,21 @@ const NEXT: [(&str, &str); 5] = [
 ];
 
 const MEMORY_BYTES: u64 = 64 << 20;
-const READS: usize = 2_000_000;
-const CALLS: usize = 100_000;
+const OBJECTS: usize = 100_000;
+const READS: usize = 1_000_000;
+const TRANSFERS: usize = 50_000;
+/// The look at both accounts that comes once in so many transfers.
+const TRANSFERS_PER_LOOK: usize = 100;
 /// READs in flight: enough to hide the latency of memory.
 const WINDOW: usize = 64;
 
 /// What the tour saw.
 struct Seen {
     node: barn_server::Status,
-    said: String,
     read_ns: f64,
     node_cpu_seconds: f64,
-    call_ns: f64,
+    transfer_ns: f64,
+    looks: usize,
 }
 
 /// Shows Barn's main job, then what to do next.
@@ -50,9 +53,9 @@ pub fn run(json: bool) -> io::Result<Exit> {
     let mut out = anstream::stdout().lock();
     if json {
         let document = json!({
-            "machine": diagnosis.machine, "node": seen.node, "said": seen.said,
+            "machine": diagnosis.machine, "node": seen.node, "objects": OBJECTS,
             "reads": READS, "read_ns": seen.read_ns, "node_cpu_seconds": seen.node_cpu_seconds,
-            "calls": CALLS, "call_ns": seen.call_ns,
+            "transactions": TRANSFERS, "transaction_ns": seen.transfer_ns, "snapshots": seen.looks,
         });
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
@@ -66,15 +69,19 @@ pub fn run(json: bool) -> io::Result<Exit> {
     let pages = seen.node.regions.last().map_or("", |region| region.pages.as_str());
     let node = format!("process {}, {} on {pages}", seen.node.process, human(MEMORY_BYTES));
     let read = format!(
-        "{READS} of 64 bytes at random: {:.0} ns each; the node spent {:.2} s of CPU on them",
+        "{READS} of them at random: {:.0} ns each; the node spent {:.2} s of CPU on that",
         seen.read_ns, seen.node_cpu_seconds
     );
-    let call = format!("{CALLS} requests through shared memory: {:.2} µs each", seen.call_ns / 1e3);
+    let moved = format!(
+        "{TRANSFERS} transactions between two objects: {:.2} µs each; {} snapshots by another client all added up",
+        seen.transfer_ns / 1e3,
+        seen.looks
+    );
     for (what, result) in [
         ("started a node", node),
-        ("wrote into it", format!("\"{}\", and read it back from another process", seen.said)),
-        ("read from it", read),
-        ("called it", call),
+        ("made objects", format!("{OBJECTS} of 64 bytes")),
+        ("read them", read),
+        ("changed them", moved),
     ] {
         writeln!(out, "  {bold}{what:<16}{bold:#}{result}")?;
     }
@@ -94,43 +101,62 @@ pub fn run(json: bool) -> io::Result<Exit> {
 }
 
 fn look() -> io::Result<Seen> {
-    let node = BenchNode::start(MEMORY_BYTES)?;
-    let connect = || Connection::connect(&node.address("shm"), ConnectOptions::default()).wait();
-    let (writer, reader) = (connect().map_err(io::Error::other)?, connect().map_err(io::Error::other)?);
+    let node = BenchNode::start(MEMORY_BYTES, 0, None)?;
+    let connect = || Barn::connect(&node.address("shm")).map_err(io::Error::other);
+    let (writer, watcher) = (connect()?, connect()?);
+    let objects = make_objects(&writer).map_err(io::Error::other)?;
 
-    let said = format!("hello from process {}", std::process::id());
-    let scratch = writer.open(SCRATCH, Rights::WRITE).wait().map_err(io::Error::other)?;
-    scratch.write(0, said.as_bytes()).wait().map_err(io::Error::other)?;
-    let mut heard = vec![0; said.len()];
-    let scratch = reader.open(SCRATCH, Rights::READ).wait().map_err(io::Error::other)?;
-    scratch.read(0, &mut heard).wait().map_err(io::Error::other)?;
-
-    let data = reader.open(RegionId(SCRATCH.0 + 1), Rights::READ).wait().map_err(io::Error::other)?;
     let (cpu, start) = (node.cpu_seconds(), Instant::now());
-    read_at_random(&data);
+    read_at_random(&watcher, &objects);
     let read_ns = start.elapsed().as_secs_f64() * 1e9 / READS as f64;
     let node_cpu_seconds = node.cpu_seconds() - cpu;
 
-    let (mut reply, start) = (Vec::new(), Instant::now());
-    for _ in 0..CALLS {
-        reader.call(Method::Ping as u16, &[], &mut reply).wait().map_err(io::Error::other)?;
-    }
-    let call_ns = start.elapsed().as_secs_f64() * 1e9 / CALLS as f64;
-    let said = String::from_utf8_lossy(&heard).into_owned();
-    Ok(Seen { node: node.status.clone(), said, read_ns, node_cpu_seconds, call_ns })
+    let start = Instant::now();
+    let looks = transfer(&writer, &watcher).map_err(io::Error::other)?;
+    let transfer_ns = start.elapsed().as_secs_f64() * 1e9 / TRANSFERS as f64;
+    Ok(Seen { node: node.status.clone(), read_ns, node_cpu_seconds, transfer_ns, looks })
 }
 
-fn read_at_random(data: &RemoteRegion) {
+/// Objects side by side, a thousand in each transaction.
+fn make_objects(barn: &Barn) -> Result<Vec<Pointer>, barn::Error> {
+    let bodies = [&[7u8; 64][..]; 1000];
+    let mut objects = Vec::with_capacity(OBJECTS);
+    while objects.len() < OBJECTS {
+        objects.extend(barn.transaction(|tx| tx.alloc_array(&bodies, None))?);
+    }
+    Ok(objects)
+}
+
+fn read_at_random(barn: &Barn, objects: &[Pointer]) {
     let mut random = Seeded::new(1);
-    let lines = data.bytes() / 64;
+    let client = barn.client();
     let reads = (0..READS).map(|_| {
-        let offset = random.below(lines) * 64;
-        async move {
-            let mut line = [0; 64];
-            data.read(offset, &mut line).await.map(|()| line[0])
-        }
+        let pointer = objects[random.below(objects.len() as u64) as usize];
+        async move { client.read(pointer).await.map(|object| object[0]) }
     });
     let mut total = 0u64;
     Pipeline::new(WINDOW).run(reads, |byte| total += u64::from(byte.unwrap_or(0)));
     black_box(total);
+}
+
+/// Moves money between two accounts while another client looks at both; says how often it did.
+fn transfer(writer: &Barn, watcher: &Barn) -> Result<usize, barn::Error> {
+    const TOTAL: i64 = 1_000_000;
+    let (from, to): (Ref<i64>, Ref<i64>) = (writer.new(&TOTAL)?, writer.new(&0)?);
+    let mut looks = 0;
+    for number in 0..TRANSFERS {
+        writer.transaction(|tx| {
+            let (left, right) = (tx.get(from)?, tx.get(to)?);
+            tx.set(from, &(left - 1))?;
+            tx.set(to, &(right + 1))
+        })?;
+        if number % TRANSFERS_PER_LOOK == 0 {
+            let sum = watcher.transaction(|tx| Ok(tx.get(from)? + tx.get(to)?))?;
+            if sum != TOTAL {
+                return Err(barn::Error::own(format!("a snapshot added up to {sum} instead of {TOTAL}")));
+            }
+            looks += 1;
+        }
+    }
+    Ok(looks)
 }
