@@ -21,7 +21,7 @@ pub fn checksum(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
     #[cfg(barn_plant = "checksum_skips_version")]
     let version = {
         let _ = version;
-        0
+        0u64
     };
     let mut bytes = [0; PREFIX_BYTES + TOGETHER_BYTES];
     bytes[..8].copy_from_slice(&address.to_bits().to_le_bytes());
