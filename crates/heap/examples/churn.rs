@@ -183,16 +183,16 @@ impl Churn {
     }
 }
 
-/// How long a call takes, in nanoseconds: the best of 20 batches, `times` calls in all, so that
+/// How long a call takes, in nanoseconds: the best of 1000 batches, `times` calls in all, so that
 /// whoever else uses the machine does not count.
 fn nanoseconds(times: u64, mut call: impl FnMut()) -> f64 {
-    let batch = times.div_ceil(20);
+    let batch = times.div_ceil(1000);
     let one = |_| {
         let start = Instant::now();
         (0..batch).for_each(|_| call());
         start.elapsed().as_nanos() as f64 / batch as f64
     };
-    (0..20).map(one).fold(f64::INFINITY, f64::min)
+    (0..1000).map(one).fold(f64::INFINITY, f64::min)
 }
 
 fn timings() {
@@ -227,7 +227,7 @@ fn division() {
     let mut heap = Heap::new(HeapOptions { budget_bytes: 2 << 20 });
     heap.add_region(RegionId(1), Words::private(2 << 20)).expect("a fresh region");
     let mut bytes = 40;
-    let divided = nanoseconds(1000, || {
+    let divided = nanoseconds(4000, || {
         let epoch = heap.next_epoch();
         // The other size's spare is given up only when a block is asked for and none is left.
         let slot = heap.reserve(bytes, None, Purpose::Objects).or_else(|_| {
