@@ -174,8 +174,10 @@ impl Heap {
         let offset = address.offset() as usize;
         let run = self.regions[region].run_of(offset / BLOCK_BYTES).ok_or(ObjectError::NotAnObject)?;
         let of = &self.runs[run];
-        let within = offset - of.first_block * BLOCK_BYTES;
-        let (index, rest) = (within / of.size.slot_bytes, within % of.size.slot_bytes);
+        // Divided as 32 bits, which they are: half the time of 64.
+        let within = (offset - of.first_block * BLOCK_BYTES) as u32;
+        let slot_bytes = of.size.slot_bytes as u32;
+        let (index, rest) = ((within / slot_bytes) as usize, within % slot_bytes);
         if rest != 0 || index >= of.free.slots() {
             return Err(ObjectError::NotAnObject);
         }
@@ -208,7 +210,7 @@ impl Heap {
         self.usage.slab_blocks -= size.run_blocks;
         self.usage.waiting_blocks += size.run_blocks;
         #[cfg(barn_plant = "epoch_ignored")]
-        let touched = touched && false;
+        let touched = touched & self.usage.purposes.is_empty();
         self.runs[run].waiting = true;
         match touched {
             true => self.quarantine.put(run),

@@ -152,10 +152,12 @@ impl Heap {
         };
         if let Some(run) = self.regions[region].run_of(hint.offset() as usize / BLOCK_BYTES) {
             let of = &self.runs[run];
-            if of.size == size && of.purpose == purpose && !of.waiting {
-                if let Some(slot) = of.free.find(count) {
-                    return Ok(Some((run, slot)));
-                }
+            if of.size == size
+                && of.purpose == purpose
+                && !of.waiting
+                && let Some(slot) = of.free.find(count)
+            {
+                return Ok(Some((run, slot)));
             }
         }
         if let Some(class) = size.class

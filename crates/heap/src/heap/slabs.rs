@@ -21,11 +21,16 @@ struct Slab {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Slabs(Vec<Slab>);
+pub(super) struct Slabs {
+    slabs: Vec<Slab>,
+    /// Every slab's spare: when memory is short, all are looked at for every reservation.
+    spares: BTreeSet<u32>,
+}
 
 impl Slabs {
     pub(super) fn new() -> Self {
-        Self((0..CLASSES * Purpose::ALL.len()).map(|_| Slab::default()).collect())
+        let slabs = (0..CLASSES * Purpose::ALL.len()).map(|_| Slab::default()).collect();
+        Self { slabs, spares: BTreeSet::new() }
     }
 
     fn at(class: u8, purpose: Purpose) -> usize {
@@ -35,13 +40,13 @@ impl Slabs {
     #[inline]
     fn of(&mut self, run: u32, runs: &Runs) -> Option<&mut Slab> {
         let run = &runs[run];
-        run.size.class.map(|class| &mut self.0[Self::at(class, run.purpose)])
+        run.size.class.map(|class| &mut self.slabs[Self::at(class, run.purpose)])
     }
 
     /// The run to fill next.
     #[inline]
     pub(super) fn current(&mut self, class: u8, purpose: Purpose) -> Option<u32> {
-        let slab = &mut self.0[Self::at(class, purpose)];
+        let slab = &mut self.slabs[Self::at(class, purpose)];
         if slab.current.is_none() {
             slab.current = slab.open.first().map(|(_, _, run)| *run);
         }
@@ -55,7 +60,7 @@ impl Slabs {
         purpose: Purpose,
         region: Option<usize>,
     ) -> impl Iterator<Item = u32> + '_ {
-        let slab = &self.0[Self::at(class, purpose)];
+        let slab = &self.slabs[Self::at(class, purpose)];
         let range = match region {
             Some(region) => (region, 0, 0)..(region + 1, 0, 0),
             None => (0, 0, 0)..(usize::MAX, 0, 0),
@@ -74,28 +79,35 @@ impl Slabs {
     /// A run has none left, or is taken out of use.
     pub(super) fn forget(&mut self, run: u32, runs: &Runs) {
         let key = (runs[run].region, runs[run].first_block, run);
+        self.not_spare(run, runs);
         if let Some(slab) = self.of(run, runs) {
             slab.open.remove(&key);
             slab.current = slab.current.filter(|current| *current != run);
-            slab.spare = slab.spare.filter(|spare| *spare != run);
         }
     }
 
     /// An empty run is used again.
     #[inline]
     pub(super) fn not_spare(&mut self, run: u32, runs: &Runs) {
-        if let Some(slab) = self.of(run, runs) {
-            slab.spare = slab.spare.filter(|spare| *spare != run);
+        if let Some(slab) = self.of(run, runs)
+            && slab.spare == Some(run)
+        {
+            slab.spare = None;
+            self.spares.remove(&run);
         }
     }
 
     /// Whether a run that became empty is kept as its class's spare.
     pub(super) fn keep_spare(&mut self, run: u32, runs: &Runs) -> bool {
-        self.of(run, runs).is_some_and(|slab| *slab.spare.get_or_insert(run) == run)
+        let kept = self.of(run, runs).is_some_and(|slab| *slab.spare.get_or_insert(run) == run);
+        if kept {
+            self.spares.insert(run);
+        }
+        kept
     }
 
     /// All spares: when memory is short, they are for whoever needs them.
     pub(super) fn spares(&self) -> Vec<u32> {
-        self.0.iter().filter_map(|slab| slab.spare).collect()
+        self.spares.iter().copied().collect()
     }
 }

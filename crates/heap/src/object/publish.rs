@@ -111,12 +111,16 @@ mod loom_tests {
         seen
     }
 
-    /// Every interleaving and reordering of `change` and a reader, with either as the thread that
-    /// goes first: loom looks for other orders only at the last access to a word.
-    fn race(change: fn(&Words)) {
+    /// Every interleaving and reordering of `change` and a reader, from version `version` on, with
+    /// either as the thread that goes first: loom looks for other orders only at the last access
+    /// to a word.
+    fn race(version: u64, change: fn(&Words)) {
         for reader_first in [false, true] {
             loom::model(move || {
                 let words = Words::private(HEADER_BYTES + BODY);
+                for version in 0..version {
+                    put(&words, AT, version, 0, &[version as u8 + 1; BODY]).unwrap();
+                }
                 let (writers, readers) = (words.clone(), words);
                 if reader_first {
                     let writer = loom::thread::spawn(move || change(&writers));
@@ -135,22 +139,18 @@ mod loom_tests {
 
     #[test]
     fn loom_a_new_object_is_seen_whole() {
-        race(|words| assert_eq!(put(words, AT, 0, 0, &[1; BODY]), Ok(1)));
+        race(0, |words| assert_eq!(put(words, AT, 0, 0, &[1; BODY]), Ok(1)));
     }
 
     #[test]
     fn loom_two_versions_are_told_apart() {
-        race(|words| {
-            put(words, AT, 0, 0, &[1; BODY]).unwrap();
-            put(words, AT, 1, 0, &[2; BODY]).unwrap();
-        });
+        race(1, |words| assert_eq!(put(words, AT, 1, 0, &[2; BODY]), Ok(2)));
     }
 
     /// The place is freed and used again: the pointer's incarnation is gone.
     #[test]
     fn loom_a_freed_object_is_not_seen() {
-        race(|words| {
-            put(words, AT, 0, 0, &[1; BODY]).unwrap();
+        race(1, |words| {
             vacate(words, 0, 2, 1).unwrap();
             put(words, AT, 2, 1, &[0xff; BODY]).unwrap();
         });

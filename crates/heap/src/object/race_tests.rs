@@ -266,6 +266,34 @@ fn a_pointer_to_a_freed_object_is_void() {
     assert_eq!(read(None), [Some(3); 2]);
 }
 
+/// Whatever a READ brings: a verdict, and never more bytes than were read.
+#[test]
+fn any_bytes_are_judged() {
+    let mut random = Seeded::new(3);
+    for _ in 0..200_000 {
+        let mut bytes: Vec<u8> = (0..random.below(80)).map(|_| random.next() as u8).collect();
+        if bytes.len() >= 16 && random.chance(500_000) {
+            bytes[12..16].copy_from_slice(&(random.below(70) as u32 | 1 << 31).to_le_bytes());
+        }
+        for how in [Confirmation::Unordered, Confirmation::Again(random.next()), again(&bytes)] {
+            match inspect(AT, None, &bytes, how) {
+                Seen::Whole(view) => {
+                    assert!(HEADER_BYTES + view.bytes <= bytes.len() && how != Confirmation::Unordered)
+                }
+                Seen::Longer { bytes: longer } => assert!(HEADER_BYTES + longer > bytes.len()),
+                Seen::Locked | Seen::Torn | Seen::Freed => {}
+            }
+        }
+    }
+}
+
+/// The first word, found the same again.
+fn again(bytes: &[u8]) -> Confirmation {
+    let mut word = [0; 8];
+    word[..bytes.len().min(8)].copy_from_slice(&bytes[..bytes.len().min(8)]);
+    Confirmation::Again(u64::from_le_bytes(word))
+}
+
 #[test]
 fn what_is_prepared_can_be_read_and_what_is_closed_cannot() {
     let words = Words::private(WORDS * 8);

@@ -93,7 +93,7 @@ fn foreign_memory_is_refused() {
     let other = heap.add_region(RegionId(2), words.clone());
     assert_eq!(other, Err(HeapError::Other { found: RegionId(1) }));
     heap.add_region(RegionId(1), words.clone()).unwrap();
-    assert_eq!(heap.add_region(RegionId(1), words.clone()), Err(HeapError::Duplicate(RegionId(1))));
+    assert_eq!(heap.add_region(RegionId(1), words), Err(HeapError::Duplicate(RegionId(1))));
     let short = heap.add_region(RegionId(3), Words::private(1 << 20));
     assert_eq!(short, Err(HeapError::Length { bytes: 1 << 20 }));
     let dirty = Words::private(4 << 20);
