@@ -66,13 +66,13 @@ pub fn run(args: &Args) -> io::Result<Report> {
     } else {
         Effort { slice: Duration::from_millis(200), repeats: 7 }
     };
+    let mut report = Report::new("tx");
     // With several clients, each thread goes where there is room.
     if args.clients == 1 {
         pin(None, CLIENT_CORE);
     }
     let mut progress = Progress::new(Case::ALL.len() as u64);
     progress.show("loading");
-    let mut report = Report::new("tx");
     let places = places(args)?;
     let ours = places.len();
     let peers = Peers::load(args.objects, args.clients)?;
