@@ -7,3 +7,4 @@ pub mod fabric;
 pub(crate) mod node;
 pub(crate) mod timing;
 pub(crate) mod turn;
+pub mod tx;

@@ -22,12 +22,19 @@ pub enum Bench {
     /// A node of its own is started for the run and stopped after it. Ours and the limit are
     /// measured in turn; a figure is the median of the repeats, with the lowest and highest.
     Fabric(bench::fabric::Args),
+
+    /// Transactions: rate, latency and conflicts, beside the best of SQLite, LMDB, redb and Redis.
+    ///
+    /// All keep their data in memory, without a disk, and are measured in turn.
+    #[command(hide = true)]
+    Tx(bench::tx::Args),
 }
 
 /// Runs a benchmark.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let report = match &args.bench {
         Bench::Fabric(args) => bench::fabric::run(args)?,
+        Bench::Tx(args) => bench::tx::run(args)?,
     };
     let mut out = anstream::stdout().lock();
     if json {
