@@ -95,8 +95,10 @@ impl fmt::Debug for ClientOptions {
 /// What a client did, counted.
 #[derive(Debug, Default)]
 pub struct ClientStats {
-    /// READs of objects and of their versions.
+    /// READs of objects.
     pub reads: AtomicU64,
+    /// READs of versions alone, by which commits validate.
+    pub version_reads: AtomicU64,
     /// READs that had to be made again: the object was locked, or was caught in a change.
     pub read_retries: AtomicU64,
     /// Of those, READs whose words did not belong together.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `PLACE/NODES/rmw-2/low` | reads two objects of 64 bytes, adds to a counter in each, writes both |
 //! | `PLACE/NODES/rmw-2/high` | the same, among 16 hot objects |
-//! | `PLACE/NODES/read-only-4` | reads four objects, consistently |
+//! | `PLACE/read-only-4`, `PLACE/two-node/read-only-4` | reads four objects, consistently |
 //!
 //! PLACE is `embedded`, `shm` or `tcp`; NODES is `single-node` or `two-node`. Beside each row stands
 //! the best peer: whichever of SQLite, LMDB, redb and Redis did most of the same in the same run.
@@ -18,6 +18,7 @@ use crate::bench::timing::{Effort, pin};
 use crate::progress::Progress;
 use crate::report::Report;
 
+mod barn;
 pub(crate) mod peer;
 mod rows;
 mod runner;
@@ -26,6 +27,7 @@ pub(crate) mod subject;
 mod tests;
 mod workload;
 
+use self::barn::Nodes;
 use peer::{PeerError, Store};
 use runner::{Contender, Measured};
 use workload::Case;
@@ -67,15 +69,19 @@ pub fn run(args: &Args) -> io::Result<Report> {
         Effort { slice: Duration::from_millis(200), repeats: 7 }
     };
     let mut report = Report::new("tx");
-    // With several clients, each thread goes where there is room.
+    let mut progress = Progress::new(Case::ALL.len() as u64);
+    progress.show("loading");
+    let wants = |place: &str| {
+        !args.peers_only && Case::ALL.iter().any(|case| rows::name(place, *case).contains(&args.rows))
+    };
+    let (_nodes, places) = Nodes::start(args.objects, args.clients, wants)?;
+    let ours = places.len();
+    let peers = Peers::load(args.objects, args.clients)?;
+    // With several clients, each thread goes where there is room. Not before the nodes and stores
+    // have their threads: those would be kept on this core, too.
     if args.clients == 1 {
         pin(None, CLIENT_CORE);
     }
-    let mut progress = Progress::new(Case::ALL.len() as u64);
-    progress.show("loading");
-    let places = places(args)?;
-    let ours = places.len();
-    let peers = Peers::load(args.objects, args.clients)?;
     let mut contenders: Vec<Contender> = places.into_iter().chain(peers.contenders).collect();
     for case in Case::ALL {
         progress.show(&case.name());
@@ -90,15 +96,6 @@ pub fn run(args: &Args) -> io::Result<Report> {
     }
     report.rows.extend(peers.absent.iter().map(|(name, fix)| rows::absent(name, fix)));
     Ok(report)
-}
-
-/// Barn's clients, by where the data is: `shm/two-node` and the like.
-fn places(args: &Args) -> io::Result<Vec<Contender>> {
-    if args.peers_only {
-        return Ok(Vec::new());
-    }
-    let why = "Barn has no transactions to measure yet; --peers-only measures the others";
-    Err(io::Error::other(why))
 }
 
 /// The peers of a run: those there, and why the others are not.

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::runner::Measured;
-use super::workload::Case;
+use super::workload::{Case, Operation};
 use crate::report::{Row, Spread};
 
 /// Ours, beside the best peer; all of them in `peers`.
 pub(crate) fn ours(place: &str, case: Case, ours: &Measured, peers: &[(&str, &Measured)]) -> Row {
-    let row = figures(Row::rate(format!("{place}/{}", case.name()), &ours.rates), ours);
+    let row = figures(Row::rate(name(place, case), &ours.rates), ours);
     let median = |measured: &Measured| Spread::of(&measured.rates).median;
     let best = peers.iter().max_by(|a, b| median(a.1).total_cmp(&median(b.1)));
     let rates: Map<String, Value> =
@@ -21,6 +21,13 @@ pub(crate) fn ours(place: &str, case: Case, ours: &Measured, peers: &[(&str, &Me
             .with("peers", rates),
         None => row,
     }
+}
+
+/// A row's name. Reading from one node is the plain case, and has the plain name.
+pub(crate) fn name(place: &str, case: Case) -> String {
+    let place =
+        if case.operation == Operation::Read4 { place.trim_end_matches("/single-node") } else { place };
+    format!("{place}/{}", case.name())
 }
 
 /// A peer's own figures.
@@ -39,4 +46,5 @@ fn figures(row: Row, measured: &Measured) -> Row {
         .with("p99_ns", measured.percentile_ns(99))
         .with("messages_per_op", measured.each(measured.counters.messages))
         .with("reads_per_op", measured.each(measured.counters.reads))
+        .with("version_reads_per_op", measured.each(measured.counters.version_reads))
 }

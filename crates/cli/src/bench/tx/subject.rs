@@ -11,8 +11,10 @@ pub(crate) struct Counters {
     pub(crate) aborts: u64,
     /// Messages sent to nodes, without READs.
     pub(crate) messages: u64,
-    /// One-sided READs.
+    /// READs of objects.
     pub(crate) reads: u64,
+    /// READs of versions, by which commits validate.
+    pub(crate) version_reads: u64,
 }
 
 impl Counters {
@@ -22,6 +24,7 @@ impl Counters {
             aborts: self.aborts - before.aborts,
             messages: self.messages - before.messages,
             reads: self.reads - before.reads,
+            version_reads: self.version_reads - before.version_reads,
         }
     }
 
@@ -31,6 +34,7 @@ impl Counters {
             aborts: self.aborts + other.aborts,
             messages: self.messages + other.messages,
             reads: self.reads + other.reads,
+            version_reads: self.version_reads + other.version_reads,
         }
     }
 }

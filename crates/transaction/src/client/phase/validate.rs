@@ -32,7 +32,7 @@ async fn check(commit: &Commit<'_>, table: &Table, entry: &Entry, lock: &Lock) -
     let session = commit.id.session.get();
     let Some(link) = table.region(address.region()) else { return Err(ClientError::SessionLost.into()) };
     let mut word = [0; WORD_BYTES];
-    ClientStats::add(&commit.inner.stats.reads, 1);
+    ClientStats::add(&commit.inner.stats.version_reads, 1);
     link.remote
         .read(u64::from(address.offset()), &mut word)
         .await
