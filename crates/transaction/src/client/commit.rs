@@ -8,8 +8,9 @@
 
 use super::phase::{decide, prepare, validate};
 use super::resolve::resolve;
+use super::table::Table;
 use super::transaction::{Entry, Transaction};
-use super::{Client, ClientStats, Inner, lock};
+use super::{ClientStats, Inner, lock};
 use crate::error::{ClientError, CommitError};
 use barn_layout::transaction::{Change, TransactionId};
 use std::sync::atomic::Ordering;
@@ -54,8 +55,9 @@ pub struct Committed {
 pub(crate) struct Commit<'a> {
     pub(crate) inner: &'a Inner,
     pub(crate) transaction: &'a Transaction,
+    pub(crate) table: &'a Table,
     pub(crate) id: TransactionId,
-    /// The nodes whose objects it changes, as places in the transaction's list.
+    /// The nodes whose objects it changes, as places in the table.
     pub(crate) writers: Vec<usize>,
 }
 
@@ -81,35 +83,55 @@ impl Commit<'_> {
 }
 
 impl Transaction {
+    /// The nodes whose objects it changes, as places in the table.
+    fn writers(&self) -> Vec<usize> {
+        let mut writers = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.change.is_some() && !self.is_unmade(entry)) {
+            if !writers.contains(&entry.node) {
+                writers.push(entry.node);
+            }
+        }
+        writers
+    }
+
     /// Commits: all of the transaction's changes, or none.
     ///
     /// `Ok` means that it has been carried out, in one moment between the call and its return, and
     /// that everything it read was true at that moment.
     pub async fn commit(mut self) -> Result<Committed, CommitError> {
-        let client: Client = self.client.clone();
-        let inner = &*client.inner;
-        let table = self.table.clone().unwrap_or_else(|| inner.table());
+        let inner = &*self.client.inner;
+        let Some(table) = self.table.clone() else {
+            // It has touched nothing.
+            let id = TransactionId { session: 0.into(), number: 0.into() };
+            return Ok(Committed { id, nodes: 0 });
+        };
         // ORDER: Relaxed: only that numbers differ matters.
         let number = inner.next_number.fetch_add(1, Ordering::Relaxed);
         let id = TransactionId { session: table.session.into(), number: number.into() };
-        let mut commit = Commit { inner, transaction: &self, id, writers: Vec::new() };
-        for node in 0..self.nodes.len() {
-            if commit.writes(node).next().is_some() {
-                commit.writers.push(node);
-            }
-        }
-        let nodes = commit.writers.len();
-        let outcome = match commit.writers[..] {
-            [] => validate::read_only(&commit, &table).await,
-            [node] if commit.reads().all(|entry| entry.node == node) => {
-                let done = prepare::alone(&commit, node).await;
-                settle(&commit, done).await
-            }
-            _ => {
-                let done = across(&commit, &table).await;
+        let writers = self.writers();
+        let nodes = writers.len();
+        let alone = match writers[..] {
+            [node] => self.entries.iter().all(|entry| entry.change.is_some() || entry.node == node),
+            _ => false,
+        };
+        let outcome = if alone {
+            let (mut request, mut reply) =
+                (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
+            let commit = Commit { inner, transaction: &self, table: &table, id, writers };
+            let done = prepare::alone(&commit, &mut request, &mut reply).await;
+            let outcome = settle(&commit, done).await;
+            (self.request, self.reply) = (request, reply);
+            outcome
+        } else {
+            let commit = Commit { inner, transaction: &self, table: &table, id, writers };
+            if nodes == 0 {
+                validate::read_only(&commit).await
+            } else {
+                let done = across(&commit).await;
                 settle(&commit, done).await
             }
         };
+        let inner = &*self.client.inner;
         if inner.activity.is_doomed(&self.guard) && nodes == 0 {
             // What it read may have been given another shape meanwhile.
             return Err(ClientError::TooOld { age_max: inner.options.age_max }.into());
@@ -156,10 +178,10 @@ async fn settle(commit: &Commit<'_>, done: Result<(), Stopped>) -> Result<(), Co
 }
 
 /// Two phases, and a third that nobody waits for.
-async fn across(commit: &Commit<'_>, table: &super::table::Table) -> Result<(), Stopped> {
+async fn across(commit: &Commit<'_>) -> Result<(), Stopped> {
     commit.at(CommitStep::Prepare).await;
     let mut leaving = Leaving { commit, armed: true };
-    let done = steps(commit, table).await;
+    let done = steps(commit).await;
     leaving.armed = false;
     done
 }
@@ -173,17 +195,17 @@ struct Leaving<'a, 'b> {
 impl Drop for Leaving<'_, '_> {
     fn drop(&mut self) {
         if self.armed {
-            let nodes = self.commit.writers.iter().map(|node| self.commit.transaction.nodes[*node].clone());
+            let nodes = self.commit.writers.iter().map(|node| self.commit.table.nodes[*node].clone());
             lock(&self.commit.inner.leaving).push((self.commit.id, nodes.collect()));
         }
     }
 }
 
-async fn steps(commit: &Commit<'_>, table: &super::table::Table) -> Result<(), Stopped> {
+async fn steps(commit: &Commit<'_>) -> Result<(), Stopped> {
     prepare::lock(commit).await?;
     commit.at(CommitStep::Prepared).await;
     #[cfg(not(barn_plant = "validation_skipped"))]
-    if let Err(error) = validate::reads(commit, table).await {
+    if let Err(error) = validate::reads(commit).await {
         prepare::abort(commit).await;
         return Err(error.into());
     }

@@ -7,6 +7,7 @@ use super::table::{RegionLink, Table};
 use super::{Client, ClientStats, Inner};
 use crate::error::ClientError;
 use crate::id::Pointer;
+use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
 use std::fmt;
 use std::ops::Deref;
@@ -150,7 +151,7 @@ impl Client {
     pub async fn read(&self, pointer: Pointer) -> Result<Object, ClientError> {
         let inner = &*self.inner;
         let operation = Operation::start(inner);
-        let mut object = Object { bytes: vec![0; HEADER_BYTES + pointer.bytes as usize], version: 0 };
+        let mut object = Object { bytes: vec![0; read_bytes(pointer.bytes as usize)], version: 0 };
         let mut lost = None;
         // A session that is over is no reason for a read to fail, as it changes nothing.
         for _ in 0..2 {
@@ -167,7 +168,10 @@ impl Client {
                 Ok(()) if inner.activity.is_doomed(&operation.guard) => {
                     return Err(ClientError::TooOld { age_max: inner.options.age_max });
                 }
-                done => return done.map(|()| object),
+                done => {
+                    object.bytes.truncate(HEADER_BYTES + pointer.bytes as usize);
+                    return done.map(|()| object);
+                }
             }
         }
         Err(lost.unwrap_or(ClientError::SessionLost))

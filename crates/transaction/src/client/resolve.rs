@@ -22,7 +22,7 @@ pub(crate) async fn resolve(commit: &Commit<'_>) -> Result<(), CommitError> {
     let mut backoff = Backoff::new(inner.options.deadline);
     loop {
         for writer in &commit.writers {
-            let member = commit.transaction.nodes[*writer].member;
+            let member = commit.table.nodes[*writer].member;
             let session = inner.table().session;
             let Ok(node) = inner.node(session, member).await else { continue };
             let mut reply = Vec::new();

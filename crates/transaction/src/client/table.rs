@@ -33,6 +33,8 @@ pub(crate) struct Table {
 pub(crate) struct RegionLink {
     pub(crate) remote: RemoteRegion,
     pub(crate) node: Arc<NodeLink>,
+    /// The node's place in the table: nodes are only ever added, at the end.
+    pub(crate) node_at: usize,
 }
 
 /// A node that the session is known at.
@@ -85,6 +87,11 @@ impl Table {
     /// Whether READs are loads.
     pub(crate) fn regions_are_mapped(&self) -> bool {
         self.regions.first().is_some_and(|(_, link)| link.remote.mapped().is_some())
+    }
+
+    /// A node's place in the table.
+    pub(crate) fn node_at(&self, node: &Arc<NodeLink>) -> Option<usize> {
+        self.nodes.iter().position(|known| Arc::ptr_eq(known, node))
     }
 
     pub(crate) fn node(&self, member: MemberId) -> Option<&Arc<NodeLink>> {
@@ -153,7 +160,10 @@ impl Inner {
             .open(region, Rights::READ)
             .await
             .map_err(|error| self.broken(session, error.into()))?;
-        let link = Arc::new(RegionLink { remote, node });
+        let table = self.table();
+        let node_at = table.node_at(&node).filter(|_| table.session == session);
+        let Some(node_at) = node_at else { return Err(ClientError::SessionLost) };
+        let link = Arc::new(RegionLink { remote, node, node_at });
         self.replace(session, None, Some((region, link.clone())))?;
         Ok(link)
     }

@@ -15,9 +15,11 @@ use super::{Client, ClientStats, Inner, lock};
 use crate::error::ClientError;
 use crate::id::Pointer;
 use crate::wire::{Method, many};
+use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Purpose};
 use barn_layout::Address;
 use barn_layout::transaction::{Change, Reserve, ReservedPlace};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -34,7 +36,7 @@ pub(crate) struct Entry {
     pub(crate) pointer: Pointer,
     /// The version that was read; of a new object, the one it will have.
     pub(crate) version: u64,
-    /// Which of the transaction's nodes holds it.
+    /// Which of the table's nodes holds it.
     pub(crate) node: usize,
     /// Where its present bytes are: as read, or as written.
     pub(crate) body: Range<usize>,
@@ -56,11 +58,14 @@ pub struct Touched {
 pub struct Transaction {
     pub(crate) client: Client,
     pub(crate) guard: Guard,
+    /// Taken at the first use; from then on the transaction belongs to that session.
     pub(crate) table: Option<Arc<Table>>,
-    pub(crate) nodes: Vec<Arc<NodeLink>>,
     pub(crate) entries: Vec<Entry>,
     index: HashMap<Address, usize>,
     pub(crate) arena: Vec<u8>,
+    /// Messages in the making, and their answers.
+    pub(crate) request: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
     /// Places that were reserved and will not be used.
     pub(crate) unused: Vec<(usize, Address)>,
     /// Something was in the way that may not be next time.
@@ -76,14 +81,16 @@ impl fmt::Debug for Transaction {
 impl Transaction {
     pub(super) fn new(client: Client) -> Self {
         let guard = client.inner.activity.enter();
+        let Buffers { entries, arena, request, reply } = Buffers::take();
         Self {
             client,
             guard,
             table: None,
-            nodes: Vec::new(),
-            entries: Vec::new(),
+            entries,
             index: HashMap::new(),
-            arena: Vec::new(),
+            arena,
+            request,
+            reply,
             unused: Vec::new(),
             stumbled: false,
         }
@@ -120,16 +127,6 @@ impl Transaction {
         at
     }
 
-    fn node_index(&mut self, node: &Arc<NodeLink>) -> usize {
-        match self.nodes.iter().position(|known| Arc::ptr_eq(known, node)) {
-            Some(at) => at,
-            None => {
-                self.nodes.push(node.clone());
-                self.nodes.len() - 1
-            }
-        }
-    }
-
     fn check_age(&self) -> Result<(), ClientError> {
         let inner = &self.client.inner;
         if inner.activity.is_doomed(&self.guard) {
@@ -150,18 +147,16 @@ impl Transaction {
             }
             return Ok(at);
         }
-        let inner = self.client.inner.clone();
-        let mut table = self.table.take().unwrap_or_else(|| inner.table());
+        let inner = &*self.client.inner;
+        let table = self.table.get_or_insert_with(|| inner.table());
         let start = self.arena.len();
-        self.arena.resize(start + HEADER_BYTES + pointer.bytes as usize, 0);
-        let read = inner.read_object(&mut table, pointer, &mut self.arena[start..]).await;
-        let node = table.region(pointer.address.region()).map(|link| link.node.clone());
-        self.table = Some(table);
+        self.arena.resize(start + read_bytes(pointer.bytes as usize), 0);
+        let read = inner.read_object(table, pointer, &mut self.arena[start..]).await;
+        let node = table.region(pointer.address.region()).map(|link| link.node_at);
         let version = self.noting(read)?;
         self.check_age()?;
         let node = node.ok_or(ClientError::SessionLost)?;
-        let node = self.node_index(&node);
-        let body = start + HEADER_BYTES..self.arena.len();
+        let body = start + HEADER_BYTES..start + HEADER_BYTES + pointer.bytes as usize;
         Ok(self.push(Entry { pointer, version, node, body, change: None }))
     }
 
@@ -261,7 +256,10 @@ impl Transaction {
             .map_err(|error| inner.broken(session, error.into()))?;
         let places: &[ReservedPlace] = many(&answer)
             .map_err(|_| ClientError::Refused { why: "its places are of another version".into() })?;
-        let node = self.node_index(&node);
+        let table = inner.table();
+        let node =
+            table.node_at(&node).filter(|_| table.session == session).ok_or(ClientError::SessionLost)?;
+        self.table = Some(table);
         let mut made = Vec::with_capacity(count);
         for (at, place) in places.iter().enumerate().take(count) {
             let address = Address::from_bits(place.address.get());
@@ -330,13 +328,58 @@ impl Drop for Transaction {
         for entry in self.entries.iter().filter(|entry| entry.change == Some(Change::Create)) {
             self.unused.push((entry.node, entry.pointer.address));
         }
-        if self.unused.is_empty() {
+        if let Some(table) = self.table.as_ref().filter(|_| !self.unused.is_empty()) {
+            let mut giving_back = lock(&inner.giving_back);
+            for (node, address) in self.unused.drain(..) {
+                giving_back.push((table.nodes[node].clone(), address));
+            }
+        }
+        Buffers {
+            entries: std::mem::take(&mut self.entries),
+            arena: std::mem::take(&mut self.arena),
+            request: std::mem::take(&mut self.request),
+            reply: std::mem::take(&mut self.reply),
+        }
+        .give_back();
+    }
+}
+
+/// What a transaction allocates: kept by the thread that ends one for the next that it begins.
+#[derive(Debug, Default)]
+struct Buffers {
+    entries: Vec<Entry>,
+    arena: Vec<u8>,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+/// Buffers that one thread keeps: as many transactions as it may well interleave.
+const KEPT_MAX: usize = 64;
+/// Longer ones are not kept.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Buffers>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Buffers {
+    fn take() -> Self {
+        KEPT.with(|kept| kept.borrow_mut().pop()).unwrap_or_default()
+    }
+
+    fn give_back(mut self) {
+        if self.arena.capacity().max(self.request.capacity()).max(self.reply.capacity()) > KEPT_BYTES_MAX {
             return;
         }
-        let mut giving_back = lock(&inner.giving_back);
-        for (node, address) in self.unused.drain(..) {
-            giving_back.push((self.nodes[node].clone(), address));
-        }
+        self.entries.clear();
+        self.arena.clear();
+        // A thread that ends has nothing to keep.
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < KEPT_MAX {
+                kept.push(self);
+            }
+        });
     }
 }
 

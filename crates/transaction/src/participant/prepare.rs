@@ -27,7 +27,9 @@ impl Participant {
         let id = frame.header.transaction;
         let session = self.sessions.of(peer).filter(|session| session.id == id.session.get());
         let Some(session) = session else { return Err(Verdict::SessionEnded.into()) };
-        if self.outcomes.get(id).is_some() || self.held.contains_key(&id) {
+        if !self.outcomes.is_empty() && self.outcomes.get(id).is_some()
+            || !self.held.is_empty() && self.held.contains_key(&id)
+        {
             session.assembling = None;
             return Err(Verdict::InRecovery.into());
         }
@@ -96,9 +98,11 @@ impl Participant {
             }
             self.carry_out(writes);
             if let Some(session) = self.sessions.of(peer) {
-                writes.each().for_each(|(entry, _)| {
-                    session.reserved.remove(&Address::from_bits(entry.address.get()));
-                });
+                if !session.reserved.is_empty() {
+                    writes.each().for_each(|(entry, _)| {
+                        session.reserved.remove(&Address::from_bits(entry.address.get()));
+                    });
+                }
                 session.committed(id);
             }
             self.stats.alone += 1;
@@ -130,6 +134,9 @@ impl Participant {
 
     /// Locks every object, or none.
     fn lock(&mut self, peer: PeerId, writes: Writes<'_>) -> Result<(), Refusal> {
+        for (entry, body) in writes.each() {
+            self.heap.prefetch(Address::from_bits(entry.address.get()), body.len());
+        }
         for (done, (entry, body)) in writes.each().enumerate() {
             if let Err(refusal) = self.lock_one(peer, entry, body) {
                 for (entry, _) in writes.each().take(done) {

@@ -19,6 +19,10 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     pub(super) fn get(&self, id: TransactionId) -> Option<State> {
         self.states.get(&id).copied()
     }

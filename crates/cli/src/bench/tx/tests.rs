@@ -31,7 +31,7 @@ impl Subject for Fake {
     }
 
     fn counters(&self) -> Counters {
-        Counters { aborts: self.done / 4, messages: self.done, reads: 2 * self.done }
+        Counters { aborts: self.done / 4, messages: self.done, reads: 2 * self.done, version_reads: 0 }
     }
 }
 

@@ -17,7 +17,7 @@ pub(in super::super) async fn decide(commit: &Commit<'_>) -> Result<(), Stopped>
     let answers = all(commit.writers.iter().map(|node| async move {
         let mut reply = Vec::new();
         ClientStats::add(&commit.inner.stats.messages, 1);
-        let connection = &commit.transaction.nodes[*node].connection;
+        let connection = &commit.table.nodes[*node].connection;
         match connection.call(Method::Step as u16, message.as_bytes(), &mut reply).await {
             Ok(()) => match whole::<Vote>(&reply) {
                 Ok(vote) if vote.verdict.get() == Verdict::Yes as u32 => Ok(()),

@@ -16,33 +16,49 @@ use zerocopy::IntoBytes;
 /// A frame is sent off when it has grown to this: longer ones would hold up a node's other clients.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// Messages to one node, in order: one, unless the transaction is large.
-fn frames(commit: &Commit<'_>, node: usize, alone: bool) -> Vec<Vec<u8>> {
+/// What the header of a transaction's frames says of it.
+fn flags(commit: &Commit<'_>, alone: bool) -> u32 {
     // What it read must be true while nobody can read what it changes: were that still readable when
     // the reads are validated, another could see old values after newer ones of what was read.
-    let flags = match (alone, commit.reads().next()) {
+    match (alone, commit.reads().next()) {
         (true, _) => PREPARE_ALONE,
         (false, Some(_)) => PREPARE_CLOSED,
         (false, None) => 0,
-    };
-    let header = |frame: usize, participants: usize| Prepare {
+    }
+}
+
+/// Begins a frame.
+fn start(commit: &Commit<'_>, message: &mut Vec<u8>, frame: usize, participants: usize) {
+    let header = Prepare {
         transaction: commit.id,
         configuration: commit.inner.directory.version().into(),
         participants: (participants as u32).into(),
         reads: 0.into(),
         writes: 0.into(),
-        flags: flags.into(),
+        flags: 0.into(),
         frame: (frame as u32).into(),
         reserved: 0.into(),
     };
-    let mut frames = Vec::with_capacity(1);
-    let mut message = Vec::with_capacity(256);
-    message.extend_from_slice(header(0, commit.writers.len()).as_bytes());
+    message.clear();
+    message.extend_from_slice(header.as_bytes());
+}
+
+/// Sends what a node has to know of the transaction and takes its vote: one message, unless the
+/// transaction is large.
+async fn ask(
+    commit: &Commit<'_>,
+    node: usize,
+    alone: bool,
+    message: &mut Vec<u8>,
+    reply: &mut Vec<u8>,
+) -> Result<(), Stopped> {
+    let flags = flags(commit, alone);
+    start(commit, message, 0, commit.writers.len());
     for writer in &commit.writers {
-        let member = commit.transaction.nodes[*writer].member.0;
+        let member = commit.table.nodes[*writer].member.0;
         message.extend_from_slice(ParticipantEntry { member: member.into(), reserved: 0.into() }.as_bytes());
     }
-    let (mut reads, mut writes) = (0u32, 0u32);
+    let (mut frame, mut reads, mut writes) = (0, 0u32, 0u32);
     if alone {
         // Only here: where several nodes are involved, reads are validated once all have locked.
         for entry in commit.reads() {
@@ -54,17 +70,17 @@ fn frames(commit: &Commit<'_>, node: usize, alone: bool) -> Vec<Vec<u8>> {
     }
     for entry in commit.writes(node) {
         if message.len() > FRAME_BYTES {
-            finish(&mut message, reads, writes, flags);
-            let next = header(frames.len() + 1, 0).as_bytes().to_vec();
-            frames.push(std::mem::replace(&mut message, next));
+            finish(message, reads, writes, flags);
+            send(commit, node, message, reply).await?;
+            frame += 1;
+            start(commit, message, frame, 0);
             (reads, writes) = (0, 0);
         }
-        write(commit, &mut message, entry);
+        write(commit, message, entry);
         writes += 1;
     }
-    finish(&mut message, reads, writes, flags | PREPARE_LAST);
-    frames.push(message);
-    frames
+    finish(message, reads, writes, flags | PREPARE_LAST);
+    send(commit, node, message, reply).await
 }
 
 /// Fills in what is known only at a frame's end.
@@ -115,33 +131,38 @@ pub(super) fn refused(commit: &Commit<'_>, vote: &Vote) -> Stopped {
     }
 }
 
-/// Sends the frames of one node and takes its vote.
-async fn ask(commit: &Commit<'_>, node: usize, alone: bool) -> Result<(), Stopped> {
-    let connection = &commit.transaction.nodes[node].connection;
-    let mut reply = Vec::new();
-    for frame in frames(commit, node, alone) {
-        ClientStats::add(&commit.inner.stats.messages, 1);
-        if let Err(error) = connection.call(Method::Prepare as u16, &frame, &mut reply).await {
-            let unknown = error.outcome_is_unknown();
-            let error = commit.inner.broken(commit.id.session.get(), Broken::from(error));
-            return Err(if unknown { Stopped::Unknown } else { Stopped::Refused(error.into()) });
-        }
-        let Ok(vote) = whole::<Vote>(&reply) else { return Err(Stopped::Unknown) };
-        if vote.verdict.get() != Verdict::Yes as u32 {
-            return Err(refused(commit, vote));
-        }
+/// Sends a frame and takes the node's vote.
+async fn send(commit: &Commit<'_>, node: usize, frame: &[u8], reply: &mut Vec<u8>) -> Result<(), Stopped> {
+    let connection = &commit.table.nodes[node].connection;
+    ClientStats::add(&commit.inner.stats.messages, 1);
+    if let Err(error) = connection.call(Method::Prepare as u16, frame, reply).await {
+        let unknown = error.outcome_is_unknown();
+        let error = commit.inner.broken(commit.id.session.get(), Broken::from(error));
+        return Err(if unknown { Stopped::Unknown } else { Stopped::Refused(error.into()) });
+    }
+    let Ok(vote) = whole::<Vote>(reply) else { return Err(Stopped::Unknown) };
+    if vote.verdict.get() != Verdict::Yes as u32 {
+        return Err(refused(commit, vote));
     }
     Ok(())
 }
 
 /// A transaction that touches one node: locked, validated and changed by one message.
-pub(in super::super) async fn alone(commit: &Commit<'_>, node: usize) -> Result<(), Stopped> {
-    ask(commit, node, true).await
+pub(in super::super) async fn alone(
+    commit: &Commit<'_>,
+    message: &mut Vec<u8>,
+    reply: &mut Vec<u8>,
+) -> Result<(), Stopped> {
+    ask(commit, commit.writers[0], true, message, reply).await
 }
 
 /// Has every node lock its part; if one does not, the others are told to unlock.
 pub(in super::super) async fn lock(commit: &Commit<'_>) -> Result<(), Stopped> {
-    let votes = all(commit.writers.iter().map(|node| ask(commit, *node, false))).await;
+    let votes = all(commit.writers.iter().map(|node| async move {
+        let (mut message, mut reply) = (Vec::new(), Vec::new());
+        ask(commit, *node, false, &mut message, &mut reply).await
+    }))
+    .await;
     let mut stopped = None;
     for vote in votes {
         match (vote, &stopped) {
@@ -170,6 +191,6 @@ pub(in super::super) async fn step(commit: &Commit<'_>, kind: StepKind) {
     for node in &commit.writers {
         ClientStats::add(&commit.inner.stats.messages, 1);
         // A node that is gone has ended the session and knows what to do.
-        let _ = commit.transaction.nodes[*node].connection.send(step.as_bytes()).await;
+        let _ = commit.table.nodes[*node].connection.send(step.as_bytes()).await;
     }
 }

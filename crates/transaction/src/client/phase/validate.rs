@@ -2,7 +2,6 @@
 
 use super::super::ClientStats;
 use super::super::commit::Commit;
-use super::super::table::Table;
 use super::super::transaction::Entry;
 use super::all;
 use crate::error::{Broken, ClientError, CommitError};
@@ -26,11 +25,13 @@ enum Lock {
     MustBeFree,
 }
 
-async fn check(commit: &Commit<'_>, table: &Table, entry: &Entry, lock: &Lock) -> Result<(), CommitError> {
+async fn check(commit: &Commit<'_>, entry: &Entry, lock: &Lock) -> Result<(), CommitError> {
     let address = entry.pointer.address;
     let conflict = CommitError::Conflict { address: Some(address) };
     let session = commit.id.session.get();
-    let Some(link) = table.region(address.region()) else { return Err(ClientError::SessionLost.into()) };
+    let Some(link) = commit.table.region(address.region()) else {
+        return Err(ClientError::SessionLost.into());
+    };
     let mut word = [0; WORD_BYTES];
     ClientStats::add(&commit.inner.stats.version_reads, 1);
     link.remote
@@ -50,33 +51,28 @@ async fn check(commit: &Commit<'_>, table: &Table, entry: &Entry, lock: &Lock) -
 
 /// A transaction that changes nothing: every object but the last is looked at once more. What the
 /// others held when the last was read is what was read of them, so all were true in that moment.
-pub(in super::super) async fn read_only(commit: &Commit<'_>, table: &Table) -> Result<(), CommitError> {
+pub(in super::super) async fn read_only(commit: &Commit<'_>) -> Result<(), CommitError> {
     let entries = &commit.transaction.entries;
     if let Some((_, others)) = entries.split_last() {
         #[cfg(not(barn_plant = "read_only_not_validated"))]
         for entry in others {
-            check(commit, table, entry, &Lock::MayBePrepared).await?;
+            check(commit, entry, &Lock::MayBePrepared).await?;
         }
         #[cfg(barn_plant = "read_only_not_validated")]
         let _ = others;
     }
-    let now = commit.inner.now();
-    if commit.transaction.nodes.iter().all(|node| node.is_valid(now)) {
-        return Ok(());
-    }
-    Err(commit.inner.session_lost(commit.id.session.get()).into())
+    check_leases(commit)
 }
 
 /// A transaction that changes something: what it only read must be unchanged, and nobody may be
 /// about to change it, now that everything it changes is locked.
-pub(in super::super) async fn reads(commit: &Commit<'_>, table: &Table) -> Result<(), CommitError> {
-    for (at, node) in commit.transaction.nodes.iter().enumerate() {
+pub(in super::super) async fn reads(commit: &Commit<'_>) -> Result<(), CommitError> {
+    for (at, node) in commit.table.nodes.iter().enumerate() {
         let entries: Vec<&Entry> = commit.reads().filter(|entry| entry.node == at).collect();
-        let mapped = table.regions_are_mapped();
+        let mapped = commit.table.regions_are_mapped();
         let few = if mapped { READS_MAX_MAPPED } else { READS_MAX };
         if entries.len() <= few {
-            let checked =
-                all(entries.iter().map(|entry| check(commit, table, entry, &Lock::MustBeFree))).await;
+            let checked = all(entries.iter().map(|entry| check(commit, entry, &Lock::MustBeFree))).await;
             checked.into_iter().collect::<Result<(), _>>()?;
             continue;
         }
@@ -99,8 +95,16 @@ pub(in super::super) async fn reads(commit: &Commit<'_>, table: &Table) -> Resul
             return Err(CommitError::Conflict { address });
         }
     }
+    check_leases(commit)
+}
+
+/// Whether what was read from every node may be believed.
+fn check_leases(commit: &Commit<'_>) -> Result<(), CommitError> {
     let now = commit.inner.now();
-    if commit.transaction.nodes.iter().all(|node| node.is_valid(now)) {
+    let mut read = commit.transaction.entries.iter();
+    if read.all(|entry| commit.table.nodes[entry.node].is_valid(now))
+        || cfg!(barn_plant = "lease_not_checked")
+    {
         return Ok(());
     }
     Err(commit.inner.session_lost(commit.id.session.get()).into())
