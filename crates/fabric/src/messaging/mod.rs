@@ -77,18 +77,28 @@ fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
 /// for the arrival word and clearing that of every other.
 fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
     let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
-    store_first(words, at + ARRIVAL_BYTES as u64, header, first)?;
-    let mut line = [0; LINE_BYTES];
     for (index, part) in rest.chunks(LINE_PAYLOAD_BYTES).enumerate() {
+        // In registers, as in `store_first`: a line that was put together in memory would be loaded
+        // again only when that memory is in the cache, behind the line before, which the reader has.
+        let mut line = [0; LINE_BYTES / WORD_BYTES];
+        let (whole, last) = part.as_chunks::<WORD_BYTES>();
+        for (word, bytes) in line[1..].iter_mut().zip(whole) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        if !last.is_empty() {
+            let mut bytes = [0; WORD_BYTES];
+            bytes[..last.len()].copy_from_slice(last);
+            line[1 + whole.len()] = u64::from_le_bytes(bytes);
+        }
         #[cfg(barn_plant = "ring_line_not_cleared")]
         {
-            let first = ARRIVAL_BYTES.min(part.len());
-            line[..first].copy_from_slice(&part[..first]);
+            line[0] = line[1];
         }
-        line[ARRIVAL_BYTES..ARRIVAL_BYTES + part.len()].copy_from_slice(part);
-        words.store(at + ((index + 1) * LINE_BYTES) as u64, &line)?;
+        words.store_words(at + ((index + 1) * LINE_BYTES) as u64, &line)?;
     }
-    Ok(())
+    // The first line last, together with the arrival word: the reader polls it, and would take it
+    // away while the others are being written.
+    store_first(words, at + ARRIVAL_BYTES as u64, header, first)
 }
 
 /// Copies a message of `bytes` bytes out of the lines from `at` on: the header, and the body onto
@@ -97,15 +107,17 @@ fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
     let first = body_bytes.min(FIRST_BYTES);
     let header = load_first(words, at + ARRIVAL_BYTES as u64, first, into)?;
-    let (mut left, mut line_at) = (body_bytes - first, at + LINE_BYTES as u64);
-    let mut line = [0; LINE_PAYLOAD_BYTES];
-    while left > 0 {
-        words.load(line_at + ARRIVAL_BYTES as u64, &mut line)?;
-        let now = left.min(LINE_PAYLOAD_BYTES);
-        into.extend_from_slice(&line[..now]);
-        left -= now;
+    let end = into.len() + body_bytes - first;
+    into.reserve((body_bytes - first).next_multiple_of(LINE_PAYLOAD_BYTES));
+    let mut line_at = at + LINE_BYTES as u64;
+    while into.len() < end {
+        let mut line = [0; LINE_WORDS];
+        words.load_words(line_at + ARRIVAL_BYTES as u64, &mut line)?;
+        // Word by word, so that the lines are on their way from the writer's cache all at once.
+        line.iter().for_each(|word| into.extend_from_slice(&word.to_le_bytes()));
         line_at += LINE_BYTES as u64;
     }
+    into.truncate(end);
     Ok(header)
 }
 

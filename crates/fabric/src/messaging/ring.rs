@@ -31,6 +31,9 @@ pub const fn piece_bytes_max(ring_bytes: usize) -> usize {
     ring_bytes / 4 / LINE_BYTES * LINE_PAYLOAD_BYTES - MessageHeader::BYTES
 }
 
+/// So much of the ring is fetched before it is written.
+const AHEAD_BYTES_MAX: u64 = 8 * LINE_BYTES as u64;
+
 /// There is no room now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -119,9 +122,12 @@ impl RingWriter {
         // Offsets are in bounds by construction: the ring lies inside its memory.
         let _ = store_lines(&self.place.words, self.place.base + at, header, body);
         self.publish((MessageHeader::BYTES + body.len()) as u32, cell);
-        // The reader had the next line last, a lap ago: having it back by the time of the next
-        // message keeps a cache miss out of that message's way.
-        self.place.words.prefetch_for_store(self.place.base + self.at);
+        // The reader had the next lines last, a lap ago: having them back by the time of the next
+        // message, which is likely as long as this one, keeps cache misses out of that message's way.
+        for line in (0..cell.min(AHEAD_BYTES_MAX)).step_by(LINE_BYTES) {
+            let at = wrapped((self.at + line).min(ring), self.place.bytes);
+            self.place.words.prefetch_for_store(self.place.base + at);
+        }
         Ok(())
     }
 
