@@ -26,7 +26,6 @@ pub enum Bench {
     /// Transactions: rate, latency and conflicts, beside the best of SQLite, LMDB, redb and Redis.
     ///
     /// All keep their data in memory, without a disk, and are measured in turn.
-    #[command(hide = true)]
     Tx(bench::tx::Args),
 }
 

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use barn::node::NodeConfig;
-use barn::{Barn, ClientStats, Pointer};
+use barn::{Barn, Client, ClientError, ClientStats, Pointer, RunError, RunOptions, Transaction};
+use barn_fabric::Pipeline;
 
 use super::runner::Contender;
 use super::subject::{Counters, Subject};
@@ -26,6 +28,29 @@ pub(super) struct Nodes {
 struct BarnSubject {
     barn: Barn,
     objects: Arc<Vec<Pointer>>,
+    /// Transactions under way at once.
+    window: usize,
+}
+
+/// Transactions that a pipelined client has under way.
+const WINDOW: usize = 16;
+/// Of so many, one is timed.
+const SAMPLE_EVERY: usize = 16;
+
+/// Adds one to the counters of two objects, as a future.
+async fn add_to_both(client: &Client, objects: [Pointer; 2]) -> Result<(), RunError<ClientError>> {
+    client
+        .run(RunOptions::default(), async |tx: &mut Transaction| {
+            for pointer in objects {
+                let mut body = [0; OBJECT_BYTES];
+                body.copy_from_slice(tx.read(pointer).await?);
+                let count = counter(&body) + 1;
+                body[..8].copy_from_slice(&count.to_le_bytes());
+                tx.write(pointer, &body).await?;
+            }
+            Ok::<(), ClientError>(())
+        })
+        .await
 }
 
 fn failed(error: barn::Error) -> io::Error {
@@ -62,6 +87,25 @@ impl Subject for BarnSubject {
             .map_err(failed)
     }
 
+    fn rmw_2_pipelined(&mut self, pairs: &[(u32, u32)], latencies_ns: &mut Vec<u64>) -> io::Result<()> {
+        let (client, objects) = (self.barn.client(), &self.objects);
+        let transactions = pairs.iter().enumerate().map(|(at, (i, j))| async move {
+            let start = at.is_multiple_of(SAMPLE_EVERY).then(Instant::now);
+            let done = add_to_both(client, [objects[*i as usize], objects[*j as usize]]).await;
+            done.map(|()| start.map(|start| start.elapsed().as_nanos() as u64))
+        });
+        let mut failed = None;
+        Pipeline::new(self.window).run(transactions, |done| match done {
+            Ok(latency) => latencies_ns.extend(latency),
+            Err(error) => failed = Some(error),
+        });
+        failed.map_or(Ok(()), |error| Err(io::Error::other(error.to_string())))
+    }
+
+    fn window(&self) -> usize {
+        self.window
+    }
+
     fn counters(&self) -> Counters {
         let stats = self.barn.client().stats();
         Counters {
@@ -94,16 +138,20 @@ fn load(barn: &Barn, objects: u32) -> Result<Arc<Vec<Pointer>>, barn::Error> {
     Ok(Arc::new(dealt.collect()))
 }
 
-/// Clients of the data that is reached at `address`.
-fn contender(name: &str, address: &str, objects: u32, clients: u32) -> io::Result<Contender> {
+/// Clients of the data that is reached at `address`: those that have one transaction under way, and
+/// those that have several.
+fn contenders_of(name: &str, address: &str, objects: u32, clients: u32) -> io::Result<[Contender; 2]> {
     let first = Barn::connect(address).map_err(failed)?;
     let objects = load(&first, objects).map_err(failed)?;
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    for _ in 0..clients {
-        let barn = Barn::connect(address).map_err(failed)?;
-        subjects.push(Box::new(BarnSubject { barn, objects: objects.clone() }));
-    }
-    Ok(Contender { name: name.to_string(), clients: subjects })
+    let make = |name: String, window: usize| -> io::Result<Contender> {
+        let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+        for _ in 0..clients {
+            let barn = Barn::connect(address).map_err(failed)?;
+            subjects.push(Box::new(BarnSubject { barn, objects: objects.clone(), window }));
+        }
+        Ok(Contender { name, clients: subjects })
+    };
+    Ok([make(name.to_string(), 1)?, make(name.to_string(), WINDOW)?])
 }
 
 impl Nodes {
@@ -120,14 +168,14 @@ impl Nodes {
             let config = NodeConfig::embedded().memory(memory);
             let barn = Barn::embedded_with(config).map_err(failed)?;
             let address = barn.address().unwrap_or_default();
-            contenders.push(contender("embedded/single-node", &address, objects, clients)?);
+            contenders.extend(contenders_of("embedded/single-node", &address, objects, clients)?);
             nodes.embedded.push(barn);
         }
         for transport in ["shm", "tcp"] {
             let name = format!("{transport}/single-node");
             if wants(&name) {
                 let node = BenchNode::start(memory, 0, None)?;
-                contenders.push(contender(&name, &node.address(transport), objects, clients)?);
+                contenders.extend(contenders_of(&name, &node.address(transport), objects, clients)?);
                 nodes.nodes.push(node);
             }
         }
@@ -136,7 +184,7 @@ impl Nodes {
             if wants(&name) {
                 let first = BenchNode::start(memory, 0, None)?;
                 let second = BenchNode::start(memory, 0, Some(&first.address("shm")))?;
-                contenders.push(contender(&name, &first.address(transport), objects, clients)?);
+                contenders.extend(contenders_of(&name, &first.address(transport), objects, clients)?);
                 nodes.nodes.extend([second, first]);
             }
         }

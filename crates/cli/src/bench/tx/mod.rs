@@ -8,7 +8,8 @@
 //!
 //! PLACE is `embedded`, `shm` or `tcp`; NODES is `single-node` or `two-node`. Beside each row stands
 //! the best peer: whichever of SQLite, LMDB, redb and Redis did most of the same in the same run.
-//! None of them writes to a disk. A figure counts what was committed; an attempt that met a conflict
+//! `rmw-2/low` has 16 transactions of one client under way at once, on one thread; the same with one
+//! at a time, as the peers do it, is `rmw-2/low/blocking`. None of the peers writes to a disk. A figure counts what was committed; an attempt that met a conflict
 //! is repeated, and counted in `abort_rate`.
 
 use std::io;
@@ -72,7 +73,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let mut progress = Progress::new(Case::ALL.len() as u64);
     progress.show("loading");
     let wants = |place: &str| {
-        !args.peers_only && Case::ALL.iter().any(|case| rows::name(place, *case).contains(&args.rows))
+        !args.peers_only && Case::ALL.iter().any(|case| rows::name(place, *case, 1).contains(&args.rows))
     };
     let (_nodes, places) = Nodes::start(args.objects, args.clients, wants)?;
     let ours = places.len();
@@ -89,7 +90,9 @@ pub fn run(args: &Args) -> io::Result<Report> {
         let names = contenders.iter().map(|contender| contender.name.as_str());
         let named: Vec<(&str, &Measured)> = names.zip(&measured).collect();
         let (places, peers) = named.split_at(ours);
-        let ours = places.iter().map(|(place, measured)| rows::ours(place, case, measured, peers));
+        let windows = contenders.iter().map(Contender::window);
+        let places = places.iter().zip(windows).filter(|((_, measured), _)| !measured.rates.is_empty());
+        let ours = places.map(|((place, measured), window)| rows::ours(place, case, window, measured, peers));
         let theirs = peers.iter().map(|(name, measured)| rows::peer(name, case, measured));
         report.rows.extend(ours.chain(theirs).filter(|row| row.name.contains(&args.rows)));
         progress.step(&case.name());

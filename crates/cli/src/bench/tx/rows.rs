@@ -3,12 +3,18 @@
 use serde_json::{Map, Value};
 
 use super::runner::Measured;
-use super::workload::{Case, Operation};
+use super::workload::{Case, Contention, Operation};
 use crate::report::{Row, Spread};
 
 /// Ours, beside the best peer; all of them in `peers`.
-pub(crate) fn ours(place: &str, case: Case, ours: &Measured, peers: &[(&str, &Measured)]) -> Row {
-    let row = figures(Row::rate(name(place, case), &ours.rates), ours);
+pub(crate) fn ours(
+    place: &str,
+    case: Case,
+    window: usize,
+    ours: &Measured,
+    peers: &[(&str, &Measured)],
+) -> Row {
+    let row = figures(Row::rate(name(place, case, window), &ours.rates), ours).with("window", window);
     let median = |measured: &Measured| Spread::of(&measured.rates).median;
     let best = peers.iter().max_by(|a, b| median(a.1).total_cmp(&median(b.1)));
     let rates: Map<String, Value> =
@@ -24,10 +30,11 @@ pub(crate) fn ours(place: &str, case: Case, ours: &Measured, peers: &[(&str, &Me
 }
 
 /// A row's name. Reading from one node is the plain case, and has the plain name.
-pub(crate) fn name(place: &str, case: Case) -> String {
+pub(crate) fn name(place: &str, case: Case, window: usize) -> String {
     let place =
         if case.operation == Operation::Read4 { place.trim_end_matches("/single-node") } else { place };
-    format!("{place}/{}", case.name())
+    let both = case.operation == Operation::Rmw2 && case.contention == Contention::Low;
+    format!("{place}/{}{}", case.name(), if both && window == 1 { "/blocking" } else { "" })
 }
 
 /// A peer's own figures.

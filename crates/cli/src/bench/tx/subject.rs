@@ -47,6 +47,17 @@ pub(crate) trait Subject: Send {
     /// Reads four different objects, consistently; the sum of their counters.
     fn read_4(&mut self, at: [u32; 4]) -> io::Result<u64>;
 
+    /// Many of [`Self::rmw_2`], several under way at once, if it can; the times of some of them.
+    fn rmw_2_pipelined(&mut self, pairs: &[(u32, u32)], latencies_ns: &mut Vec<u64>) -> io::Result<()> {
+        let _ = latencies_ns;
+        pairs.iter().try_for_each(|(i, j)| self.rmw_2(*i, *j))
+    }
+
+    /// How many it has under way at once.
+    fn window(&self) -> usize {
+        1
+    }
+
     /// What it has needed so far.
     fn counters(&self) -> Counters;
 }

@@ -46,7 +46,7 @@ fn a_row_has_the_promised_fields() {
     for case in Case::ALL {
         let measured = in_turn(EFFORT, &mut contenders, case, 1000, 1).expect("measures");
         let peers = [("first", &measured[1]), ("second", &measured[2])];
-        let row = rows::ours("shm/two-node", case, &measured[0], &peers);
+        let row = rows::ours("shm/two-node", case, 16, &measured[0], &peers);
         assert!(row.name == format!("shm/two-node/{}", case.name()) && row.unit == "ops/s");
         assert_eq!((&row.extra["reads_per_op"], &row.extra["messages_per_op"]), (&2.0.into(), &1.0.into()));
         let aborts = row.extra["abort_rate"].as_f64().expect("a number");
@@ -65,7 +65,8 @@ fn a_row_has_the_promised_fields() {
 fn the_best_peer_stands_beside_it() {
     let measured = |rate: f64| Measured { rates: vec![rate; 3], ..Measured::default() };
     let (ours, slow, quick) = (measured(30.0), measured(10.0), measured(20.0));
-    let row = rows::ours("embedded/single-node", Case::ALL[0], &ours, &[("quick", &quick), ("slow", &slow)]);
+    let row =
+        rows::ours("embedded/single-node", Case::ALL[0], 16, &ours, &[("quick", &quick), ("slow", &slow)]);
     assert_eq!(row.name, "embedded/single-node/rmw-2/low");
     assert_eq!((row.beside.as_deref(), row.ratio), (Some("quick"), Some(1.5)));
 }
