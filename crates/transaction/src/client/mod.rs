@@ -111,7 +111,7 @@ pub struct ClientStats {
     pub resolved: AtomicU64,
     /// The most attempts that one call of `run` has needed.
     pub attempts_max: AtomicU64,
-    /// Sessions begun.
+    /// Sessions begun after the first: each time, a link or a lease was lost.
     pub sessions: AtomicU64,
 }
 
@@ -225,6 +225,7 @@ impl Inner {
         if table.session == session {
             let next = lock(&self.random).next();
             *table = Arc::new(Table::new(next));
+            ClientStats::add(&self.stats.sessions, 1);
         }
         ClientError::SessionLost
     }
