@@ -15,7 +15,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a loaded machine; a wait this long is a failure.
@@ -58,7 +59,7 @@ impl Drop for Dir {
 /// Another process of this test. Killed when it is dropped.
 pub struct Process {
     child: Child,
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
 }
 
 impl Process {
@@ -82,25 +83,21 @@ impl Process {
                 }
             }
         });
-        Self { child, lines }
+        Self { child, lines: Mutex::new(lines) }
     }
 
     /// The next line that it wrote for us.
     pub fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("the process says something in time")
+        self.receiver().recv_timeout(PATIENCE).expect("the process says something in time")
     }
 
     /// The next line, if there is one now.
     pub fn line_now(&self) -> Option<String> {
-        self.lines.try_recv().ok()
+        self.receiver().try_recv().ok()
     }
 
-    /// The next line within a time; `None` if the process has ended, or is silent.
-    pub fn line_within(&self, limit: Duration) -> Option<String> {
-        match self.lines.recv_timeout(limit) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+    fn receiver(&self) -> MutexGuard<'_, Receiver<String>> {
+        self.lines.lock().expect("nobody panics with it")
     }
 
     fn signal(&self, signal: Signal) {
