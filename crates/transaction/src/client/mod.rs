@@ -12,7 +12,7 @@ pub(crate) mod activity;
 mod backoff;
 mod commit;
 mod keeper;
-mod phase;
+pub(crate) mod phase;
 mod read;
 mod resolve;
 mod retry;

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// Runs futures side by side; their results in order.
-pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<(Pin<Box<F>>, Option<F::Output>)> =
         futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {
