@@ -2,7 +2,7 @@
 //! explains all that was read.
 //!
 //! `real_histories [--transactions TOTAL] [--seconds MAX] [--transport shm|tcp|both] [--nodes N]
-//! [--threads N] [--workers N] [--roots N] [--each PER_HISTORY] [--seed SEED]`
+//! [--threads N] [--workers N] [--roots N] [--hot-one-in N] [--each PER_HISTORY] [--seed SEED]`
 //!
 //! A history is a few hundred thousand transactions on fresh objects, so that memory stays bounded;
 //! each thread writes down its own, by one clock, and they are put together in the end.
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let (total, seconds) = (number("--transactions", 1_000_000), number("--seconds", u64::MAX));
     let (nodes, threads, each) = (number("--nodes", 2), number("--threads", 2), number("--each", 200_000));
     let (roots, seed) = (number("--roots", 256) as usize, number("--seed", 1));
-    let workers = number("--workers", 16);
+    let (workers, hot_one_in) = (number("--workers", 16), number("--hot-one-in", 16));
     for transport in transports {
         let started = match cluster(nodes) {
             Ok(started) => started,
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         let (begun, mut sum, mut histories) = (Instant::now(), Judged::default(), 0);
         while sum.transactions() < total && begun.elapsed() < Duration::from_secs(seconds) {
             let transactions = each.min(total - sum.transactions()).max(workers * threads * 64);
-            let plan = Plan { threads, workers, roots, transactions, seed: seed + histories };
+            let plan = Plan { threads, workers, roots, hot_one_in, transactions, seed: seed + histories };
             let connect = || Barn::connect(&address).map(|barn| barn.client().clone());
             match one_history(&plan, || connect().map_err(|error| error.to_string())) {
                 Ok(judged) => sum.add(&judged),

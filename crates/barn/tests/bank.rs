@@ -30,17 +30,22 @@ fn role_node() {
     common::serve();
 }
 
-/// Kills its own process at a step of a commit, now and then.
+/// Kills or stops its own process at a step of a commit, now and then.
 struct Deadly {
     random: Mutex<Seeded>,
 }
 
 impl Observer for Deadly {
     fn at(&self, step: CommitStep) -> bool {
-        // Of the some five steps of a commit, one in 20,000: a death every few seconds.
-        if self.random.lock().expect("nobody panics with it").chance(50) {
+        let mut random = self.random.lock().expect("nobody panics with it");
+        // One step in 5,000, and a commit has five: one or two in a second.
+        if random.chance(100) {
             tell(&format!("dies at {step:?}"));
             signal_self(Signal::KILL);
+        }
+        if random.chance(100) {
+            tell(&format!("stops at {step:?}"));
+            signal_self(Signal::STOP);
         }
         true
     }
@@ -149,6 +154,8 @@ struct Tellers {
     alive: Vec<Teller>,
     sum: Counts,
     errors: Vec<String>,
+    /// Commits that stood still half-way for longer than a lease.
+    stops: u64,
 }
 
 impl Tellers {
@@ -175,6 +182,7 @@ impl Tellers {
                         }
                     }
                     Some("dies") => teller.died_by_itself = Some(line),
+                    Some("stops") => self.stops += 1,
                     Some("error") => self.errors.push(line),
                     _ => panic!("{line}"),
                 }
@@ -220,6 +228,7 @@ fn money_is_neither_made_nor_lost() {
         alive: Vec::new(),
         sum: [0; 7],
         errors: Vec::new(),
+        stops: 0,
     };
     let watching =
         Watcher::new(barn.client().directory().clone(), accounts.clone()).start(Duration::from_millis(3));
@@ -241,9 +250,12 @@ fn money_is_neither_made_nor_lost() {
                 assert!(tellers.alive[at].died_by_itself.is_some(), "a client ended that nobody killed");
                 deaths += 1;
                 tellers.dismiss(at);
-            } else if teller.stopped_at.is_some_and(|since| since.elapsed() > LEASE * 2) {
-                teller.process.go_on();
-                teller.stopped_at = None;
+            } else if teller.process.is_stopped() {
+                // Whoever has stopped it.
+                if teller.stopped_at.get_or_insert_with(Instant::now).elapsed() > LEASE * 2 {
+                    teller.process.go_on();
+                    teller.stopped_at = None;
+                }
             }
         }
         let at = tellers.random.below(tellers.alive.len().max(1) as u64) as usize;
@@ -278,8 +290,9 @@ fn money_is_neither_made_nor_lost() {
     let [committed, conflicts, snapshots, missed, resolved, errors, sessions] = tellers.sum;
     println!(
         "bank: {committed} transfers committed, {conflicts} conflicts, {kills} killed, {deaths} died in a commit, \
-         {stops} stopped, {snapshots} snapshots right ({missed} given up), {resolved} outcomes asked for, {errors} errors, \
+         {stops} stopped and {} in a commit, {snapshots} snapshots right ({missed} given up), {resolved} outcomes asked for, {errors} errors, \
          {sessions} sessions, longest lock {} ms (lease {} ms, {} looks)",
+        tellers.stops,
         longest.as_millis(),
         LEASE.as_millis(),
         watcher.rounds

@@ -26,6 +26,8 @@ pub struct Plan {
     pub workers: u64,
     /// Objects that all know: the fewer, the more they are in each other's way.
     pub roots: usize,
+    /// One choice in so many is among the first three of these.
+    pub hot_one_in: u64,
     /// Transactions, about.
     pub transactions: u64,
     /// What the workers do follows from this; when, does not.
@@ -69,7 +71,9 @@ pub fn one_history(plan: &Plan, connect: impl Fn() -> Result<Client, String>) ->
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let worker = |number: u64, client: Client, recorder: &Recorder, roots: &[Pointer]| {
         let random = Seeded::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(number));
-        Worker::new(number as u32, client, recorder.clone(), roots.to_vec(), random).with_clock(clock.clone())
+        let mut worker = Worker::new(number as u32, client, recorder.clone(), roots.to_vec(), random);
+        worker.hot_one_in = plan.hot_one_in;
+        worker.with_clock(clock.clone())
     };
     let founding = Recorder::default();
     let founder = connect()?;

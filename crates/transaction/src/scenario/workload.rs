@@ -32,6 +32,8 @@ pub struct Worker {
     pub roots: Vec<Pointer>,
     /// What it does follows from this.
     pub random: Seeded,
+    /// One choice of a root in so many is among the first three: contention.
+    pub hot_one_in: u64,
     /// Whose time is written down: one for all whose histories are put together.
     clock: Arc<dyn Clock>,
     count: u64,
@@ -73,7 +75,7 @@ impl Worker {
     /// A worker that has done nothing yet.
     pub fn new(number: u32, client: Client, recorder: Recorder, roots: Vec<Pointer>, random: Seeded) -> Self {
         let clock = client.inner.environment.clock.clone();
-        Self { number, client, recorder, roots, random, clock, count: 0, known: Vec::new() }
+        Self { number, client, recorder, roots, random, hot_one_in: 2, clock, count: 0, known: Vec::new() }
     }
 
     /// The same, by a clock that is shared with others.
@@ -127,8 +129,8 @@ impl Worker {
     }
 
     fn root(&mut self) -> Pointer {
-        // Half of the time one of three: contention.
-        let bound = if self.random.below(2) == 0 { 3.min(self.roots.len()) } else { self.roots.len() };
+        let bound =
+            if self.random.below(self.hot_one_in) == 0 { 3.min(self.roots.len()) } else { self.roots.len() };
         self.roots[self.random.below(bound as u64) as usize]
     }
 
