@@ -76,10 +76,10 @@ impl Barn {
         loop {
             let mut tx = self.begin();
             let outcome = body(&mut tx);
-            if let Some(done) = block_on(self.client.finish(tx.inner, outcome, &attempts)) {
+            if let Some(done) = block_on(self.client.finish(tx.inner, outcome, &mut attempts)) {
                 return Ok(done?);
             }
-            block_on(attempts.next(&self.client)).map_err(|attempts| Error::Contended { attempts })?;
+            block_on(attempts.next::<Error>(&self.client))?;
         }
     }
 

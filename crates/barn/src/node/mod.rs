@@ -139,7 +139,6 @@ impl Node {
         };
         started.member = started.await_membership()?;
         started.take_memory(&config, &registry)?;
-        let fenced = Arc::new(AtomicBool::new(false));
         let lease = Duration::from_millis(directory.configuration().lease_ms);
         let mut heap = Heap::new(HeapOptions { budget_bytes: config.memory_bytes.max(1) });
         for (id, region) in &started.regions {
@@ -155,7 +154,10 @@ impl Node {
             lease,
             clock: Arc::new(clock),
             functions: config.functions,
-            fenced: fenced.clone(),
+            standing: Some(Box::new({
+                let membership = started.membership.clone();
+                move || membership.lease()
+            })),
         });
         *arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(participant);
         let environment = environment(connect_options, clock, None);
@@ -166,7 +168,6 @@ impl Node {
                 lease,
                 environment,
             },
-            (started.membership.clone(), clock, fenced),
             started.stopping.clone(),
         )?);
         Ok(started)

@@ -3,7 +3,6 @@
 use super::service::NodeService;
 use crate::error::Error;
 use barn_cluster::Membership;
-use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{ConnectError, Connection, Node, block_on};
 use barn_transaction::resolver::{Resolver, ResolverOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,19 +40,14 @@ where
     spawn("member", move || block_on(membership.run(connect)))
 }
 
-/// The resolver; it also looks whether the node may still serve.
-pub(super) fn resolver(
-    options: ResolverOptions,
-    (membership, clock, fenced): (Membership, SystemClock, Arc<AtomicBool>),
-    stopping: Arc<AtomicBool>,
-) -> Result<JoinHandle<()>, Error> {
+/// The resolver.
+pub(super) fn resolver(options: ResolverOptions, stopping: Arc<AtomicBool>) -> Result<JoinHandle<()>, Error> {
     // A tenth: the coordinator wants to be reminded of its leases so often.
     let interval = options.lease / 10;
     let mut resolver = Resolver::new(options);
     spawn("resolver", move || {
-        // ORDER: Relaxed, here and below: flags that stand alone.
+        // ORDER: Relaxed: a flag that stands alone.
         while !stopping.load(Ordering::Relaxed) {
-            fenced.store(membership.is_fenced(clock.now()), Ordering::Relaxed);
             block_on(resolver.round());
             std::thread::park_timeout(interval);
         }

@@ -12,7 +12,7 @@ pub(crate) mod activity;
 mod backoff;
 mod commit;
 mod keeper;
-mod phase;
+pub(crate) mod phase;
 mod read;
 mod resolve;
 mod retry;
@@ -113,7 +113,7 @@ pub struct ClientStats {
     pub resolved: AtomicU64,
     /// The most attempts that one call of `run` has needed.
     pub attempts_max: AtomicU64,
-    /// Sessions begun.
+    /// Sessions begun after the first: each time, a link or a lease was lost.
     pub sessions: AtomicU64,
 }
 
@@ -227,6 +227,7 @@ impl Inner {
         if table.session == session {
             let next = lock(&self.random).next();
             *table = Arc::new(Table::new(next));
+            ClientStats::add(&self.stats.sessions, 1);
         }
         ClientError::SessionLost
     }

@@ -26,21 +26,33 @@ impl Default for RunOptions {
 pub struct Attempts {
     options: RunOptions,
     backoff: Backoff,
+    /// What the last attempt stumbled over, if not over another transaction.
+    stumbled: Option<ClientError>,
 }
 
 impl Attempts {
     /// None has been made.
     pub fn new(options: RunOptions) -> Self {
-        Self { options, backoff: Backoff::new(options.deadline) }
+        Self { options, backoff: Backoff::new(options.deadline), stumbled: None }
     }
 
-    /// Waits before the next; an error, with how many there were, if there is to be none.
-    pub async fn next(&mut self, client: &Client) -> Result<(), u64> {
-        if self.backoff.attempts + 1 >= self.options.attempts_max || !self.backoff.wait(&client.inner).await {
-            return Err(self.backoff.attempts + 1);
+    /// Waits before the next; if there is to be none, what stood in the way of the last: a node
+    /// that is gone is no other transaction.
+    pub async fn next<E>(&mut self, client: &Client) -> Result<(), RunError<E>> {
+        let attempts = self.backoff.attempts + 1;
+        if attempts < self.options.attempts_max && self.backoff.wait(&client.inner).await {
+            return Ok(());
         }
-        Ok(())
+        Err(match self.stumbled.take() {
+            Some(error) => RunError::Commit(error.into()),
+            None => RunError::Contended { attempts },
+        })
     }
+}
+
+/// Whether an error says that something other than a transaction is in the way.
+fn is_no_contention(error: &ClientError) -> bool {
+    !matches!(error, ClientError::Contended { .. })
 }
 
 impl Client {
@@ -57,10 +69,10 @@ impl Client {
         loop {
             let mut transaction = self.begin();
             let outcome = body(&mut transaction).await;
-            if let Some(done) = self.finish(transaction, outcome, &attempts).await {
+            if let Some(done) = self.finish(transaction, outcome, &mut attempts).await {
                 return done;
             }
-            attempts.next(self).await.map_err(|attempts| RunError::Contended { attempts })?;
+            attempts.next(self).await?;
         }
     }
 
@@ -69,8 +81,9 @@ impl Client {
         &self,
         transaction: Transaction,
         outcome: Result<T, E>,
-        attempts: &Attempts,
+        attempts: &mut Attempts,
     ) -> Option<Result<T, RunError<E>>> {
+        attempts.stumbled = None;
         match outcome {
             Ok(value) => match transaction.commit().await {
                 Ok(_) => {
@@ -79,10 +92,16 @@ impl Client {
                     Some(Ok(value))
                 }
                 Err(CommitError::Conflict { .. }) => None,
-                Err(CommitError::Failed(error)) if error.is_passing() => None,
+                Err(CommitError::Failed(error)) if error.is_passing() => {
+                    attempts.stumbled = Some(error).filter(is_no_contention);
+                    None
+                }
                 Err(error) => Some(Err(RunError::Commit(error))),
             },
-            Err(_) if transaction.has_stumbled() => None,
+            Err(_) if transaction.stumbled.is_some() => {
+                attempts.stumbled = transaction.stumbled.clone().filter(is_no_contention);
+                None
+            }
             Err(error) => self.is_true(transaction).await.then_some(Err(RunError::Own(error))),
         }
     }

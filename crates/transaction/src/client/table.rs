@@ -178,12 +178,9 @@ impl Inner {
             if let Some(node) = table.node(member) {
                 return Ok(node.clone());
             }
-            let mut connecting = lock(&self.connecting);
-            if !connecting.contains(&member) {
-                connecting.push(member);
+            if self.begin_connecting(member) {
                 break;
             }
-            drop(connecting);
             pause(&self.environment, CONNECTING_PAUSE).await;
         }
         let _connecting = Connecting { inner: self, member };
@@ -194,6 +191,16 @@ impl Inner {
         let node = Arc::new(self.connect(session, member).await?);
         self.replace(session, Some(node.clone()), None)?;
         Ok(node)
+    }
+
+    /// Says that a member is being connected to; false if another task has said so.
+    fn begin_connecting(&self, member: MemberId) -> bool {
+        let mut connecting = lock(&self.connecting);
+        let first = !connecting.contains(&member);
+        if first {
+            connecting.push(member);
+        }
+        first
     }
 
     async fn connect(&self, session: u64, member: MemberId) -> Result<NodeLink, ClientError> {

@@ -69,7 +69,7 @@ pub struct Transaction {
     /// Places that were reserved and will not be used.
     pub(crate) unused: Vec<(usize, Address)>,
     /// Something was in the way that may not be next time.
-    stumbled: bool,
+    pub(crate) stumbled: Option<ClientError>,
 }
 
 impl fmt::Debug for Transaction {
@@ -92,18 +92,17 @@ impl Transaction {
             request,
             reply,
             unused: Vec::new(),
-            stumbled: false,
+            stumbled: None,
         }
-    }
-
-    /// Whether something was in the way that may not be when the transaction is run again.
-    pub(crate) fn has_stumbled(&self) -> bool {
-        self.stumbled
     }
 
     /// Notes whether an error is one that passes.
     fn noting<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
-        self.stumbled |= result.as_ref().is_err_and(ClientError::is_passing);
+        if let Err(error) = &result
+            && error.is_passing()
+        {
+            self.stumbled = Some(error.clone());
+        }
         result
     }
 

@@ -1,4 +1,4 @@
-//! The verdict.
+//! The verdict: whether one order explains a whole history.
 
 use super::cycle::Left;
 use super::happened::{choose, see_final_states};

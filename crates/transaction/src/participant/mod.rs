@@ -18,6 +18,9 @@
 //!   them has decided, it is carried out, otherwise not*. Asking a node for its state freezes it
 //!   there, so that every resolver comes to the same answer;
 //! - a session that has ended never comes back: what it sends later is refused;
+//! - a node that has been without its own lease, for however short a time, has no session from
+//!   before, and nobody reads what a transaction from before is about to change: the others may
+//!   have carried that out without it;
 //! - a place that a client has reserved and not used is free again when its session ends.
 
 mod prepare;
@@ -29,7 +32,7 @@ mod step;
 pub use ship::{Function, FunctionError, Functions, Local};
 
 use crate::wire::{Malformed, Method, vote};
-use barn_cluster::{Directory, MemberId};
+use barn_cluster::{Directory, HeldLease, MemberId};
 use barn_fabric::seam::Clock;
 use barn_fabric::{PeerId, Registry, Reply, Request};
 use barn_heap::{Heap, ObjectError};
@@ -40,7 +43,6 @@ use session::Sessions;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -51,6 +53,9 @@ pub(crate) fn ship_busy(why: &str) -> bool {
 
 /// Bytes of changes that one transaction may hold at one node.
 pub const TRANSACTION_BYTES_MAX: usize = 256 << 20;
+
+/// Says which lease the node holds now, on the participant's clock.
+pub type Standing = Box<dyn Fn() -> HeldLease + Send>;
 
 /// How a participant is made.
 pub struct ParticipantOptions {
@@ -70,8 +75,8 @@ pub struct ParticipantOptions {
     pub clock: Arc<dyn Clock>,
     /// What can be called by name.
     pub functions: Functions,
-    /// Set while the node may not serve because it has lost its own lease.
-    pub fenced: Arc<AtomicBool>,
+    /// The node's own lease in its cluster; none for a node that is on its own.
+    pub standing: Option<Standing>,
 }
 
 /// A transaction that waits for its decision here.
@@ -117,7 +122,11 @@ pub struct Participant {
     lease: Duration,
     clock: Arc<dyn Clock>,
     functions: Functions,
-    fenced: Arc<AtomicBool>,
+    standing: Option<Standing>,
+    /// The node has no lease, as far as was seen last.
+    fenced: bool,
+    /// When the lease ends that was seen last.
+    stands_until: Duration,
     sessions: Sessions,
     held: HashMap<TransactionId, Held>,
     outcomes: Outcomes,
@@ -163,7 +172,9 @@ impl Participant {
             lease: options.lease,
             clock: options.clock,
             functions: options.functions,
-            fenced: options.fenced,
+            standing: options.standing,
+            fenced: false,
+            stands_until: Duration::ZERO,
             sessions: Sessions::default(),
             held: HashMap::new(),
             outcomes: Outcomes::default(),
@@ -207,9 +218,13 @@ impl Participant {
         body: &[u8],
         answer: &mut Vec<u8>,
     ) -> Result<(), String> {
-        // ORDER: Relaxed: the flag stands alone, and a request that slips in just before it is set
-        // was sent under a lease that still held.
-        if self.fenced.load(Ordering::Relaxed) && method != Method::Orphans && method != Method::Freeze {
+        // These give a client leave to believe what it reads, for a lease: only a node may that is
+        // sure of its own at this very moment. Whatever else slips in before the next look finds
+        // the objects of transactions that others may have ended locked.
+        if matches!(method, Method::Hello | Method::Renew) {
+            self.look_at_lease();
+        }
+        if self.fenced && method != Method::Orphans && method != Method::Freeze {
             return Err(
                 "this node has lost its place in the cluster and serves nobody until it is back".into()
             );
@@ -243,8 +258,7 @@ impl Participant {
 
     /// Takes a message that expects no answer: a step that nobody waits for.
     pub fn message(&mut self, peer: PeerId, body: &[u8]) {
-        // ORDER: Relaxed, as in `call`.
-        if !self.fenced.load(Ordering::Relaxed) {
+        if !self.fenced {
             // Whoever sent garbage, or a step that came too late, has nothing to be told.
             let _ = self.step(peer, body);
         }

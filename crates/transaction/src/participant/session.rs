@@ -161,26 +161,42 @@ impl Participant {
 
     /// Ends sessions whose lease is over, and lets the heap use again what no reader can see.
     pub fn tick(&mut self) {
+        self.look_at_lease();
         let now = self.clock.now();
-        // ORDER: Relaxed: the flag stands alone.
-        let fenced = self.fenced.load(std::sync::atomic::Ordering::Relaxed);
-        let late = |session: &Session| fenced || session.renewed + self.lease < now;
-        let expired: Vec<PeerId> = self
-            .sessions
-            .by_peer
-            .iter()
-            .filter(|(_, session)| late(session))
-            .map(|(peer, _)| *peer)
-            .collect();
-        for peer in expired {
-            self.stats.expired += 1;
-            self.end_session(peer);
-        }
+        self.end_sessions(|session, lease| session.renewed + lease < now);
         if self.heap.wants_epoch() {
             self.heap.next_epoch();
         }
         let oldest = self.sessions.oldest_epoch().unwrap_or_else(|| self.heap.epoch());
         self.heap.readers_left(oldest);
+    }
+
+    /// Looks whether the node still has its own lease, and whether it has had one since the last
+    /// look without a break.
+    pub(super) fn look_at_lease(&mut self) {
+        let Some(standing) = &self.standing else { return };
+        let (lease, now) = (standing(), self.clock.now());
+        self.fenced = !lease.is_valid(now);
+        // One that was asked for after the last had ended: meanwhile the cluster may have done
+        // without this node. (Also if a lease in between was not seen; that costs some sessions.)
+        let broken = lease.ends_at() >= self.stands_until + barn_cluster::lease::held(self.lease);
+        if self.fenced || broken {
+            self.end_sessions(|session, _| session.role == Role::Client);
+            let held: Vec<TransactionId> = self.held.keys().copied().collect();
+            for id in held {
+                self.close_held(id);
+            }
+        }
+        self.stands_until = self.stands_until.max(lease.ends_at());
+    }
+
+    fn end_sessions(&mut self, over: impl Fn(&Session, Duration) -> bool) {
+        let sessions = self.sessions.by_peer.iter();
+        let ending = sessions.filter(|(_, session)| over(session, self.lease)).map(|(peer, _)| *peer);
+        for peer in ending.collect::<Vec<_>>() {
+            self.stats.expired += 1;
+            self.end_session(peer);
+        }
     }
 
     /// Ends a session: its grants, its reservations; its transactions are orphans.

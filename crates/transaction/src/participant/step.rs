@@ -97,12 +97,18 @@ impl Participant {
             return;
         }
         held.decided = true;
-        let writes = std::mem::take(&mut held.writes);
         if cfg!(not(barn_plant = "decided_and_still_read")) {
-            self.close(Writes { bytes: &writes, count: 0 });
+            self.close_held(id);
         }
+    }
+
+    /// Nobody reads a transaction's objects from here on.
+    pub(super) fn close_held(&mut self, id: TransactionId) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        let (bytes, count) = (std::mem::take(&mut held.writes), held.count);
+        self.close(Writes { bytes: &bytes, count });
         if let Some(held) = self.held.get_mut(&id) {
-            held.writes = writes;
+            held.writes = bytes;
         }
     }
 

@@ -132,7 +132,7 @@ impl Cluster {
                 lease: LEASE,
                 clock: Arc::new(world.clock()),
                 functions: Functions::default(),
-                fenced: Arc::default(),
+                standing: None,
             });
             let participant = Rc::new(RefCell::new(participant));
             let service = TestNode { participant: participant.clone(), directory: directory.clone() };

@@ -8,9 +8,11 @@ use super::recorder::Recorder;
 use crate::client::{Client, Transaction};
 use crate::error::{ClientError, CommitError};
 use crate::id::Pointer;
-use barn_fabric::seam::{Random, Seeded};
+use barn_fabric::seam::{Clock, Random, Seeded};
 use barn_layout::Address;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// Bytes of an object's pointer.
 const POINTER: usize = Pointer::BYTES;
@@ -19,7 +21,6 @@ const POINTER: usize = Pointer::BYTES;
 const LENGTHS: [usize; 4] = [24, 40, 104, 1000];
 
 /// A client that is watched.
-#[derive(Debug)]
 pub struct Worker {
     /// Whose transactions these are.
     pub number: u32,
@@ -31,9 +32,19 @@ pub struct Worker {
     pub roots: Vec<Pointer>,
     /// What it does follows from this.
     pub random: Seeded,
+    /// One choice of a root in so many is among the first three: contention.
+    pub hot_one_in: u64,
+    /// Whose time is written down: one for all whose histories are put together.
+    clock: Arc<dyn Clock>,
     count: u64,
     /// Pointers to children, some of them gone.
     known: Vec<Pointer>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Worker({}, {} transactions)", self.number, self.count)
+    }
 }
 
 /// The bytes of an object: where its child is, and a stamp.
@@ -63,11 +74,18 @@ fn child(bytes: &[u8]) -> Result<Option<Pointer>, String> {
 impl Worker {
     /// A worker that has done nothing yet.
     pub fn new(number: u32, client: Client, recorder: Recorder, roots: Vec<Pointer>, random: Seeded) -> Self {
-        Self { number, client, recorder, roots, random, count: 0, known: Vec::new() }
+        let clock = client.inner.environment.clock.clone();
+        Self { number, client, recorder, roots, random, hot_one_in: 2, clock, count: 0, known: Vec::new() }
+    }
+
+    /// The same, by a clock that is shared with others.
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
     }
 
     fn now(&self) -> u64 {
-        self.client.now().as_nanos() as u64
+        self.clock.now().as_nanos() as u64
     }
 
     fn stamp(&mut self) -> u64 {
@@ -111,8 +129,8 @@ impl Worker {
     }
 
     fn root(&mut self) -> Pointer {
-        // Half of the time one of three: contention.
-        let bound = if self.random.below(2) == 0 { 3.min(self.roots.len()) } else { self.roots.len() };
+        let bound =
+            if self.random.below(self.hot_one_in) == 0 { 3.min(self.roots.len()) } else { self.roots.len() };
         self.roots[self.random.below(bound as u64) as usize]
     }
 
@@ -237,8 +255,14 @@ impl Worker {
 
     /// Looks at everything that was ever made, after all others have ended.
     pub async fn audit(&mut self) -> Result<(), String> {
+        let made = self.recorder.made();
+        self.audit_of(made).await
+    }
+
+    /// Looks at what others have made, after they have ended.
+    pub async fn audit_of(&mut self, made: Vec<Pointer>) -> Result<(), String> {
         let mut states: BTreeMap<(Address, u32), (Pointer, Option<u64>)> = BTreeMap::new();
-        for pointer in self.recorder.made() {
+        for pointer in made {
             let found = match self.client.read(pointer).await {
                 Ok(object) => {
                     self.look(&object);
