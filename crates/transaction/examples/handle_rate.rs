@@ -39,7 +39,7 @@ fn main() {
         lease: Duration::from_secs(1),
         clock: Arc::new(SystemClock::default()),
         functions: Functions::default(),
-        fenced: Arc::default(),
+        standing: None,
     });
     let (peer, mut answer) = (PeerId(1), Vec::new());
     let hello = Hello { session: 9.into(), role: 0.into(), reserved: 0.into() };

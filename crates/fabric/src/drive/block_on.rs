@@ -20,6 +20,9 @@ const SLEEP_SHORT: Duration = Duration::from_micros(100);
 /// Polls before the CPU is told that we spin: a pause costs 140 cycles (Intel, since Skylake), and
 /// an answer that is near should not wait for its end.
 const POLLS_WITHOUT_PAUSE: u32 = 64;
+/// Polls, about 3 µs of them, before others may have the core: whoever is to answer may be waiting
+/// for it where there are more threads than cores.
+const POLLS_WITHOUT_YIELD: u32 = 128;
 /// Looks at the clock once in so many polls: a look costs as much as several polls.
 const POLLS_PER_LOOK: u32 = 16;
 
@@ -82,6 +85,9 @@ impl Idle {
         self.polls += 1;
         if self.polls > POLLS_WITHOUT_PAUSE {
             std::hint::spin_loop();
+            if self.polls > POLLS_WITHOUT_YIELD && self.polls.is_multiple_of(POLLS_PER_LOOK) {
+                std::thread::yield_now();
+            }
         }
         if !self.polls.is_multiple_of(POLLS_PER_LOOK) {
             return false;

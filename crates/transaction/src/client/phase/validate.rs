@@ -55,8 +55,14 @@ pub(in super::super) async fn read_only(commit: &Commit<'_>) -> Result<(), Commi
     let entries = &commit.transaction.entries;
     if let Some((_, others)) = entries.split_last() {
         #[cfg(not(barn_plant = "read_only_not_validated"))]
-        for entry in others {
-            check(commit, entry, &Lock::MayBePrepared).await?;
+        if commit.table.regions_are_mapped() {
+            for entry in others {
+                check(commit, entry, &Lock::MayBePrepared).await?;
+            }
+        } else {
+            // All on their way at once: one round trip.
+            let checked = all(others.iter().map(|entry| check(commit, entry, &Lock::MayBePrepared))).await;
+            checked.into_iter().collect::<Result<(), _>>()?;
         }
         #[cfg(barn_plant = "read_only_not_validated")]
         let _ = others;
