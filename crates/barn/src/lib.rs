@@ -39,3 +39,8 @@ pub use connect::Connect;
 pub use error::Error;
 pub use object::{Ref, TypedTransaction, Value};
 pub use transaction::Tx;
+
+/// The programs in README.md compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

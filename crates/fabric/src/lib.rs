@@ -66,8 +66,3 @@ pub use {
     remote_region::{Atomic, Batch, Open, RemoteRegion, Transfer},
     service::{Deferred, Reply, Request, Sender, Service},
 };
-
-/// The programs in README.md compile.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;

@@ -1,4 +1,4 @@
-//! The verdict: whether one order explains a whole history.
+//! The verdict: builds the tables, chooses who happened, looks for an order, and tells why there is none.
 
 use super::cycle::Left;
 use super::happened::{choose, see_final_states};

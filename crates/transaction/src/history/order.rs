@@ -8,8 +8,10 @@
 //! A transaction waits for the writer of each version it read, and for the writer and the readers of
 //! each version it replaced.
 
+use std::collections::HashMap;
+
 use super::record::{Outcome, WriteKind};
-use super::tables::{INITIAL, NONE, Tables, WRITER};
+use super::tables::{INITIAL, NONE, Tables, WAITED, WRITER};
 
 /// Has been taken away, or did not happen.
 pub(super) const DONE: u32 = u32::MAX;
@@ -34,6 +36,8 @@ pub(super) struct Order {
     /// By transaction: how many things it waits for; or [`EARLY`], or [`DONE`].
     pub(super) waits: Vec<u32>,
     waiters: Vec<Waiter>,
+    /// By slot: where the list begins of those who wait for its writer. Few do.
+    waiting: HashMap<u32, u32>,
     /// Those who wait for nobody any more.
     ready: Vec<u32>,
 }
@@ -55,7 +59,8 @@ impl Order {
         // Stable: it is quick on what clients recorded in order.
         by_end.sort_by_key(|at| at.0);
         by_start.sort_by_key(|at| at.0);
-        Self { ready: Vec::with_capacity(by_end.len()), by_end, by_start, waits, waiters: Vec::new() }
+        let ready = Vec::with_capacity(by_end.len());
+        Self { by_end, by_start, waits, waiters: Vec::new(), waiting: HashMap::new(), ready }
     }
 
     /// Takes away whom it can; whether that was everybody. `tables.slots` are used up.
@@ -85,11 +90,13 @@ impl Order {
     fn start(&mut self, tables: &mut Tables<'_>, t: u32) {
         let mut waits = 0;
         for read in tables.history.reads_of(t) {
-            let slot = tables.read_slots[read];
-            if slot != NONE && tables.slots[slot as usize].pending & WRITER != 0 {
-                let slot = &mut tables.slots[slot as usize];
-                self.waiters.push(Waiter { transaction: t, next: slot.waiting });
-                slot.waiting = self.waiters.len() as u32 - 1;
+            let number = tables.read_slots[read];
+            let Some(slot) = tables.slots.get_mut(number as usize) else { continue };
+            if slot.pending & WRITER != 0 {
+                slot.pending |= WAITED;
+                let first = self.waiting.entry(number).or_insert(NONE);
+                self.waiters.push(Waiter { transaction: t, next: *first });
+                *first = self.waiters.len() as u32 - 1;
                 waits += 1;
             }
         }
@@ -111,13 +118,11 @@ impl Order {
         for write in tables.history.writes_of(t) {
             let slot = tables.write_slots[write];
             if slot != NONE {
-                // Neither the end of the list nor the mark of a freed object is a place in it.
-                let mut next = tables.slots[slot as usize].waiting;
-                while let Some(&waiter) = self.waiters.get(next as usize) {
-                    self.release(waiter.transaction);
-                    next = waiter.next;
+                let waited = tables.slots[slot as usize].pending & WAITED;
+                if waited != 0 {
+                    self.release_waiters(slot);
                 }
-                self.settle(tables, slot, WRITER);
+                self.settle(tables, slot, WRITER | waited);
             }
         }
         for read in tables.history.reads_of(t) {
@@ -125,6 +130,15 @@ impl Order {
             if slot != NONE {
                 self.settle(tables, slot, 1);
             }
+        }
+    }
+
+    /// The writer of a version is gone: those who waited for it wait less.
+    fn release_waiters(&mut self, slot: u32) {
+        let mut next = self.waiting.remove(&slot).unwrap_or(NONE);
+        while let Some(&waiter) = self.waiters.get(next as usize) {
+            self.release(waiter.transaction);
+            next = waiter.next;
         }
     }
 

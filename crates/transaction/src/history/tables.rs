@@ -17,10 +17,12 @@ pub(super) const NOBODY: u32 = u32::MAX;
 pub(super) const INITIAL: u32 = u32::MAX - 1;
 /// No slot; the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
-/// In place of the first who waits: the version is that of a freed object, which nobody may read.
-const FREED: u32 = u32::MAX - 1;
 /// In [`Slot::pending`]: the version has a writer, and it has not been taken away yet.
 pub(super) const WRITER: u32 = 1 << 31;
+/// In [`Slot::pending`]: the version is that of a freed object, which nobody may read or replace.
+const FREED: u32 = 1 << 30;
+/// In [`Slot::pending`]: there is a list of those who wait for the writer ([`super::order`]).
+pub(super) const WAITED: u32 = 1 << 29;
 
 /// Reads or writes whose slots are brought into the cache together: a quarter of the first cache.
 const AHEAD: usize = 128;
@@ -37,10 +39,9 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) writer: u32,
-    /// How many readers the next version's writer has to wait for, and [`WRITER`].
+    /// How many readers the next version's writer has to wait for; and the marks above. The next
+    /// version's writer may go when it is zero.
     pub(super) pending: u32,
-    /// Where the list begins of those who wait for the writer ([`super::order`]), or [`FREED`].
-    pub(super) waiting: u32,
 }
 
 /// A version that somebody saw and no acknowledged transaction installed.
@@ -105,7 +106,7 @@ impl<'h> Tables<'h> {
     }
 
     pub(super) fn is_freed(&self, slot: u32) -> bool {
-        self.slots[slot as usize].waiting == FREED
+        self.slots[slot as usize].pending & FREED != 0
     }
 
     /// Whether a write can be in its slot at all: creates come first, and nothing else does.
@@ -123,10 +124,7 @@ impl<'h> Tables<'h> {
             }
             let slot = &mut self.slots[slot as usize];
             slot.writer = t;
-            slot.pending |= WRITER;
-            if change.kind == WriteKind::Free {
-                slot.waiting = FREED;
-            }
+            slot.pending |= marks(change.kind);
         }
     }
 
@@ -169,8 +167,7 @@ impl<'h> Tables<'h> {
                 if !self.fits(change, slot) || self.slots[slot as usize].writer != NOBODY {
                     return Err(self.misplaced(t, change, slot));
                 }
-                let waiting = if change.kind == WriteKind::Free { FREED } else { NONE };
-                self.slots[slot as usize] = Slot { writer: t, pending: WRITER, waiting };
+                self.slots[slot as usize] = Slot { writer: t, pending: marks(change.kind) };
             }
         }
         Ok(())
@@ -202,7 +199,7 @@ impl<'h> Tables<'h> {
             for slot in place.offset + 1..place.offset + place.len {
                 let writer = self.slots[slot as usize].writer;
                 let before = &self.slots[slot as usize - 1];
-                if writer != NOBODY && (before.writer == NOBODY || before.waiting == FREED) {
+                if writer != NOBODY && (before.writer == NOBODY || before.pending & FREED != 0) {
                     self.see(slot - 1, Witness::BuiltUpon(self.history.name(writer)))?;
                 }
             }
@@ -305,10 +302,15 @@ impl<'h> Tables<'h> {
     }
 }
 
+/// The marks of a version that was written so.
+fn marks(kind: WriteKind) -> u32 {
+    if kind == WriteKind::Free { WRITER | FREED } else { WRITER }
+}
+
 /// Gives every object its slots.
 fn lay_out(history: &History) -> (Vec<Place>, Vec<Slot>) {
     let births = unknown_births(history);
-    let empty = Slot { writer: NOBODY, pending: 0, waiting: NONE };
+    let empty = Slot { writer: NOBODY, pending: 0 };
     let total: u64 = history.objects.iter().map(|object| u64::from(object.changes) + 2).sum();
     let mut slots = Vec::with_capacity(total as usize);
     let mut places = Vec::with_capacity(history.objects.len());
