@@ -53,7 +53,7 @@ enum Command {
     Simulate(simulate::Args),
     /// Fuzz the parsers with coverage; needs a C++ compiler and nothing else.
     Fuzz(fuzz::Args),
-    /// Check every interleaving of the copy and ring protocols.
+    /// Check every interleaving of the copy, ring and reclamation protocols.
     Loom,
     /// Run the tests that Miri can run, where a nightly toolchain has it.
     Miri,

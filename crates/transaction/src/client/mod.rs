@@ -9,6 +9,7 @@
 //! - memory that a read may still look at is not given another shape: see [`activity`].
 
 pub(crate) mod activity;
+mod atomics;
 mod backoff;
 mod commit;
 mod keeper;
