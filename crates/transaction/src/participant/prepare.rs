@@ -91,7 +91,7 @@ impl Participant {
                 self.stats.aborted += 1;
                 return Err(refusal);
             }
-            if writes.count > 1 {
+            if writes.count > 1 && cfg!(not(barn_plant = "alone_without_close")) {
                 self.close(writes);
             }
             self.carry_out(writes);
@@ -164,8 +164,11 @@ impl Participant {
                         return Err(refused(Verdict::Length));
                     }
                 }
+                let version = entry.version.get();
+                #[cfg(barn_plant = "version_not_checked")]
+                let version = self.heap.header(address).map_or(version, |header| header.word.version());
                 self.heap
-                    .lock(address, entry.version.get(), entry.incarnation.get())
+                    .lock(address, version, entry.incarnation.get())
                     .map_err(|error| self.refusal(address, error))
             }
         }

@@ -101,6 +101,8 @@ impl Participant {
         if cfg!(not(barn_plant = "decided_and_still_read")) {
             self.close(Writes { bytes: &writes, count: 0 });
         }
+        #[cfg(barn_plant = "unlock_early")]
+        self.unlock(PeerId(0), Writes { bytes: &writes, count: 0 });
         if let Some(held) = self.held.get_mut(&id) {
             held.writes = writes;
         }

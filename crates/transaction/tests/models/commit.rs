@@ -138,9 +138,7 @@ impl Run {
         let Some(after) = self.read(1 - first, true) else { return };
         self.point();
         let word = self.cluster.nodes[first].word(self.cluster.objects[first]);
-        if cfg!(not(barn_plant = "read_only_not_validated"))
-            && !is_unchanged(word, before, Lock::MayBePrepared)
-        {
+        if !is_unchanged(word, before, Lock::MayBePrepared) {
             return;
         }
         let end = self.now();
@@ -304,19 +302,16 @@ impl Commit<'_> {
             let (object, version) = self.reads[at];
             self.run.point();
             let word = self.run.cluster.nodes[object].word(self.run.cluster.objects[object]);
-            let skipped = cfg!(barn_plant = "validation_skipped");
-            refused |= !skipped && !is_unchanged(word, version, Lock::MustBeFree);
+            refused |= !is_unchanged(word, version, Lock::MustBeFree);
         }
         if refused {
             self.tell_all(StepKind::Abort)?;
             return Ok(Outcome::Aborted);
         }
         let mut known = true;
-        if cfg!(not(barn_plant = "told_before_decided")) {
-            for at in 0..self.writes.len() {
-                let object = self.writes[at].0;
-                known &= self.send(object)?.step(session, id, StepKind::Decide) == Verdict::Yes;
-            }
+        for at in 0..self.writes.len() {
+            let object = self.writes[at].0;
+            known &= self.send(object)?.step(session, id, StepKind::Decide) == Verdict::Yes;
         }
         if known {
             return Ok(Outcome::Committed);
