@@ -22,6 +22,9 @@ mod client {
 }
 #[cfg(not(loom))]
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(not(loom))]
 pub mod history;
 #[cfg(not(loom))]
