@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const BYTES: usize = 4 << 20;
 /// Between the first and the last object one that takes long to write.
-const LENGTHS: [usize; 3] = [8, 512 << 10, 8];
+const LENGTHS: [usize; 3] = [8, 515_000, 8];
 const TIME: Duration = Duration::from_millis(800);
 
 /// A READ with confirmation, as of mapped memory: version and body, if it is whole.

@@ -1,4 +1,4 @@
-//! The verdict.
+//! The verdict on a history: that one order explains it, or what none can explain.
 
 use super::cycle::Left;
 use super::happened::{choose, see_final_states};
