@@ -160,12 +160,9 @@ impl Inner {
             if let Some(node) = table.node(member) {
                 return Ok(node.clone());
             }
-            let mut connecting = lock(&self.connecting);
-            if !connecting.contains(&member) {
-                connecting.push(member);
+            if self.connects_first(member) {
                 break;
             }
-            drop(connecting);
             pause(&self.environment, CONNECTING_PAUSE).await;
         }
         let _connecting = Connecting { inner: self, member };
@@ -176,6 +173,16 @@ impl Inner {
         let node = Arc::new(self.connect(session, member).await?);
         self.replace(session, Some(node.clone()), None)?;
         Ok(node)
+    }
+
+    /// Notes that we connect to a member; false if another task does already.
+    fn connects_first(&self, member: MemberId) -> bool {
+        let mut connecting = lock(&self.connecting);
+        let first = !connecting.contains(&member);
+        if first {
+            connecting.push(member);
+        }
+        first
     }
 
     async fn connect(&self, session: u64, member: MemberId) -> Result<NodeLink, ClientError> {

@@ -20,6 +20,8 @@ const SIZES: [u32; 2] = [342_000, 515_000];
 const WRITER: u64 = 1;
 /// Schedules that share a node.
 const SCHEDULES_PER_NODE: usize = 4096;
+/// Words that a read takes: enough for everybody else to come to the end meanwhile.
+const WORDS: usize = 12;
 
 /// A node whose only block has the shape of one size and holds one object.
 struct Memory {
@@ -85,7 +87,7 @@ impl Run {
                     let capacity = memory.node.lock().heap().capacity(memory.place.address);
                     (memory.place, capacity.expect("an object that can be found"))
                 });
-                for _ in 0..3 {
+                for _ in 0..WORDS {
                     self.point();
                     if stuck {
                         return;
@@ -197,7 +199,7 @@ pub(crate) fn model() -> impl Fn() + Send + Sync + 'static {
                 }
             }
         });
-        run.reuse(4, time);
+        run.reuse(8, time);
         reading.join().expect("a thread that panics ends the schedule");
         keeping.join().expect("a thread that panics ends the schedule");
         // A client that is gone holds memory for a lease, and no longer.

@@ -7,10 +7,12 @@ pub(super) mod validate;
 use std::pin::Pin;
 use std::task::Poll;
 
+/// A future, and what came of it.
+type Running<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+
 /// Runs futures side by side; their results in order.
 pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.map(|future| (Box::pin(future), None)).collect();
+    let mut running: Vec<Running<F>> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|cx| {
         let mut pending = false;
         for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
