@@ -61,7 +61,7 @@ impl Cluster {
             RESOLVERS.iter().for_each(|resolver| node.hello(*resolver, 1));
             let peer = 3;
             node.hello(peer, 0);
-            let place = node.reserve(peer, 16).expect("an empty heap has room");
+            let place = node.reserve(peer, 16, 1).expect("an empty heap has room");
             let id = TransactionId { session: peer.into(), number: 1.into() };
             let create = Update { place, version: 0, change: Change::Create, body: &[0; 16] };
             assert_eq!(node.prepare(id, &[at as u32], PREPARE_ALONE, &[create]), Verdict::Yes);

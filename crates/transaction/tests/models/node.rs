@@ -156,18 +156,21 @@ impl Node {
         self.lock().message(PeerId(peer), step(id, kind).as_bytes());
     }
 
-    /// A place for a new object of up to `bytes`.
-    pub(crate) fn reserve(&self, peer: u64, bytes: u32) -> Option<Place> {
+    /// A place for a new object of up to `bytes`, where there is room for `count` side by side.
+    pub(crate) fn reserve(&self, peer: u64, bytes: u32, count: u32) -> Option<Place> {
         let reserve = Reserve {
             hint: 0.into(),
             bytes: bytes.into(),
-            count: 1.into(),
+            count: count.into(),
             purpose: 0.into(),
-            array: 0.into(),
+            array: 1.into(),
             reserved: 0.into(),
         };
         let answer = self.ask(peer, Method::Reserve, reserve.as_bytes()).ok()?;
-        let place = ReservedPlace::ref_from_bytes(&answer).expect("one place");
+        let (place, others) = ReservedPlace::ref_from_prefix(&answer).expect("a place");
+        for other in <[ReservedPlace]>::ref_from_bytes(others).expect("places") {
+            self.ask(peer, Method::Release, other.address.as_bytes()).expect("given back");
+        }
         let address = Address::from_bits(place.address.get());
         Some(Place { address, incarnation: place.incarnation.get() })
     }

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Two sizes of which one block holds few, two and three: divided for one, it is soon divided for the
-/// other.
-const SIZES: [u32; 2] = [342_000, 515_000];
+/// Two sizes, and how many of each are asked for side by side: three of the one do not fit where two
+/// of the other do, so that the block has to be divided anew each time.
+const SIZES: [(u32, u32); 2] = [(342_000, 3), (515_000, 1)];
 /// The peer that makes and frees objects; readers' numbers follow.
 const WRITER: u64 = 1;
 /// Schedules that share a node.
@@ -37,7 +37,7 @@ impl Memory {
     fn new() -> Self {
         let node = Node::new(0);
         node.hello(WRITER, 0);
-        let place = node.reserve(WRITER, SIZES[0]).expect("an empty heap has room");
+        let place = node.reserve(WRITER, SIZES[0].0, SIZES[0].1).expect("an empty heap has room");
         let mut memory = Self { node, place, size: 0, schedules: 0, number: 0 };
         memory.change(place, 0, Change::Create);
         memory
@@ -151,7 +151,8 @@ impl Run {
 
 /// Asks for a place of the other size, and makes the object there; otherwise the node's round.
 fn try_reuse(memory: &mut Memory, time: Duration) -> bool {
-    if let Some(place) = memory.node.reserve(WRITER, SIZES[1 - memory.size]) {
+    let (bytes, count) = SIZES[1 - memory.size];
+    if let Some(place) = memory.node.reserve(WRITER, bytes, count) {
         memory.change(place, 0, Change::Create);
         (memory.place, memory.size) = (place, 1 - memory.size);
         return true;
