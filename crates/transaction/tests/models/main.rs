@@ -21,17 +21,17 @@ use explore::explore;
 /// Two clients with conflicting transactions of every shape, nobody dies; a reader of both objects.
 #[test]
 fn conflicting_commits_have_one_order() {
-    explore("conflicting_commits_have_one_order", 35, || commit::model(commit::Lives::Long));
+    explore("conflicting_commits_have_one_order", 50, || commit::model(commit::Lives::Long));
 }
 
 /// As above, where clients die after any message and nodes give up clients that live.
 #[test]
 fn lost_clients_leave_all_or_nothing() {
-    explore("lost_clients_leave_all_or_nothing", 25, || commit::model(commit::Lives::Short));
+    explore("lost_clients_leave_all_or_nothing", 30, || commit::model(commit::Lives::Short));
 }
 
 /// Memory is given another shape only after its readers have left, or their leases have ended.
 #[test]
 fn a_block_keeps_its_shape_while_it_is_read() {
-    explore("a_block_keeps_its_shape_while_it_is_read", 40, reclaim::model);
+    explore("a_block_keeps_its_shape_while_it_is_read", 20, reclaim::model);
 }
