@@ -1,13 +1,14 @@
-//! Loom: the copy and ring protocols under every interleaving and reordering.
+//! Loom: the copy, ring and reclamation protocols under every interleaving and reordering.
 //!
-//! A loom test is a unit test whose path contains `loom`, compiled under `cfg(loom)`. It has a target directory of its own, because its flags differ from those of
-//! every other build and sharing one would rebuild the world twice.
+//! A loom test is a unit test whose path contains `loom`, compiled under `cfg(loom)`. It has
+//! a target directory of its own, because its flags differ from those of every other build and
+//! sharing one would rebuild the world twice.
 
 use crate::run::Job;
 use crate::{Outcome, Stage};
 
 /// The packages that have loom tests.
-const PACKAGES: [&str; 2] = ["barn-fabric", "barn-heap"];
+const PACKAGES: [&str; 3] = ["barn-fabric", "barn-heap", "barn-transaction"];
 
 pub(crate) fn stage() -> Stage {
     let mut count = 0;

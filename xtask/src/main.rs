@@ -16,6 +16,8 @@ mod loom;
 mod miri;
 mod plants;
 mod run;
+mod serializable;
+mod shuttle;
 mod simulate;
 mod test;
 mod tidy;
@@ -53,8 +55,12 @@ enum Command {
     Simulate(simulate::Args),
     /// Fuzz the parsers with coverage; needs a C++ compiler and nothing else.
     Fuzz(fuzz::Args),
-    /// Check every interleaving of the copy and ring protocols.
+    /// Check every interleaving of the copy, ring and reclamation protocols.
     Loom,
+    /// Explore schedules of commit, recovery and reclamation; a failure prints one that replays.
+    Shuttle(shuttle::Args),
+    /// Check histories of clients on simulated worlds for strict serializability; a seed replays.
+    Serializable(serializable::Args),
     /// Run the tests that Miri can run, where a nightly toolchain has it.
     Miri,
     /// Write docs/layout.md from the declarations in crates/layout.
@@ -71,6 +77,8 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Loom => loom::stage(),
+        Command::Shuttle(args) => shuttle::run(&args),
+        Command::Serializable(args) => serializable::run(&args),
         Command::Miri => miri::stage(),
         Command::Layout => layout::run(),
         Command::Licences => licences::stage(),

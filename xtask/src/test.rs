@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::run::{Job, works};
-use crate::{Outcome, Stage, fuzz, licences, loom, miri, plants, simulate, tidy, tools};
+use crate::{
+    Outcome, Stage, fuzz, licences, loom, miri, plants, serializable, shuttle, simulate, tidy, tools,
+};
 
 /// A stage's name, what it demands, and what runs it.
 type Entry = (&'static str, &'static str, fn() -> Stage);
@@ -23,7 +25,9 @@ const STAGES: &[Entry] = &[
     ("tests", "unit, integration and conformance tests, and the examples in the docs", tests),
     ("examples", "every example builds", examples),
     ("licences", "licences and sources of all dependencies", licences::stage),
-    ("loom", "every interleaving of the copy and ring protocols", loom::stage),
+    ("loom", "every interleaving of the copy, ring and reclamation protocols", loom::stage),
+    ("shuttle", "10 million schedules of commit, recovery and reclamation", shuttle::stage),
+    ("serializable", "a million transactions on simulated worlds have one order", serializable::stage),
     ("simulate", "a short run of seeds on the simulated fabric", simulate::stage),
     ("fuzz", "each parser for a short while, with coverage", fuzz::stage),
     ("plants", "each planted bug is caught by its gate", plants::stage),
@@ -53,7 +57,7 @@ struct Result {
 pub(crate) fn run(args: &Args) -> ExitCode {
     if args.list {
         for (name, about, _) in STAGES {
-            println!("{name:<10} {about}");
+            println!("{name:<12} {about}");
         }
         return ExitCode::SUCCESS;
     }
@@ -88,12 +92,12 @@ fn verdict(stage: &Stage) -> String {
 }
 
 fn summary(results: &[Result]) -> ExitCode {
-    println!("\n{:<10} {:>8}  result", "stage", "seconds");
+    println!("\n{:<12} {:>8}  result", "stage", "seconds");
     for result in results {
-        println!("{:<10} {:>8.1}  {}", result.name, result.seconds, verdict(&result.stage));
+        println!("{:<12} {:>8.1}  {}", result.name, result.seconds, verdict(&result.stage));
     }
     let total: f64 = results.iter().map(|result| result.seconds).sum();
-    println!("{:<10} {total:>8.1}", "total");
+    println!("{:<12} {total:>8.1}", "total");
     let failed = results.iter().filter(|result| result.stage.is_err()).count();
     let passed = results.iter().filter(|result| matches!(result.stage, Ok(Outcome::Passed(_)))).count();
     println!("{passed} passed, {failed} failed");

@@ -12,20 +12,40 @@
 //! - a commit whose outcome is not known is never repeated.
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
 mod client;
+/// Loom explores this part of it, and nothing else.
+#[cfg(all(loom, test))]
+mod client {
+    mod activity;
+    mod atomics;
+}
+#[cfg(not(loom))]
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(not(loom))]
 pub mod history;
+#[cfg(not(loom))]
 mod id;
+#[cfg(not(loom))]
 pub mod participant;
+#[cfg(not(loom))]
 pub mod resolver;
-#[cfg(feature = "scenarios")]
+pub mod rule;
+#[cfg(all(feature = "scenarios", not(loom)))]
 pub mod scenario;
+#[cfg(not(loom))]
 pub mod wire;
 
 pub use barn_layout::transaction::{Change, TransactionId};
-pub use client::{
-    Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
-    Object, Observer, RunOptions, Snapshot, Touched, Transaction,
+#[cfg(not(loom))]
+pub use {
+    client::{
+        Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
+        Object, Observer, RunOptions, Snapshot, Touched, Transaction,
+    },
+    error::{ClientError, CommitError, RunError},
+    id::{NotAPointer, Pointer},
 };
-pub use error::{ClientError, CommitError, RunError};
-pub use id::{NotAPointer, Pointer};

@@ -1,11 +1,8 @@
 //! The resolver: a task beside every node that ends what lost clients have left.
 //!
 //! It is a client of its own node and, where a transaction touched others, of those: it asks each
-//! how far the transaction has come, which freezes it there, and then all of them follow one rule:
-//!
-//! 1. somebody has settled it already: so do all;
-//! 2. somebody has decided: it is carried out, for its client may have been told so;
-//! 3. otherwise it is not: some node had not decided, so nobody was told.
+//! how far the transaction has come, which freezes it there, and then all of them follow one rule,
+//! [`is_carried_out`].
 //!
 //! A node that cannot be asked holds the others up until the cluster has done without it for a
 //! whole lease; then it is left out. That is sound because a client is told only when *all* nodes
@@ -13,6 +10,7 @@
 //! a node answers does not change once it is frozen, so they come to the same end.
 
 use crate::client::{Boxed, Environment};
+use crate::rule::is_carried_out;
 use crate::wire::{Malformed, Method, split, split_many, whole};
 use barn_cluster::{Directory, Member, MemberId};
 use barn_fabric::seam::{Random, Seeded};
@@ -91,8 +89,7 @@ impl Resolver {
 
     /// Ends one transaction, if everybody who has to be asked can be.
     async fn resolve(&mut self, lost: &Lost) -> Option<()> {
-        let mut asked = Vec::new();
-        let (mut committed, mut aborted, mut decided) = (false, false, false);
+        let (mut asked, mut states) = (Vec::new(), Vec::new());
         for member in &lost.participants {
             let now = self.options.environment.clock.now();
             if self.options.directory.settled(*member, now) {
@@ -100,18 +97,10 @@ impl Resolver {
             }
             let answer = self.ask(*member, Method::Freeze, lost.id.as_bytes()).await?;
             let known: &Known = whole(&answer).ok()?;
-            match State::from_bits(known.state.get())? {
-                State::Committed => committed = true,
-                State::Aborted => aborted = true,
-                State::Decided => decided = true,
-                State::Prepared | State::Unknown => {}
-            }
+            states.push(State::from_bits(known.state.get())?);
             asked.push(*member);
         }
-        let commit = committed || decided && !aborted;
-        #[cfg(barn_plant = "recovery_aborts_decided")]
-        let commit = committed && !decided;
-        if commit {
+        if is_carried_out(states) {
             // Everybody knows before anybody shows.
             for member in &asked {
                 self.step(*member, lost.id, StepKind::Decide).await?;

@@ -57,6 +57,30 @@ const fn membership() -> Gate {
     }
 }
 
+/// The models of commit, recovery and reclamation, under schedules that shuttle chooses.
+const fn model(filter: &'static str) -> Gate {
+    Gate { package: "barn-transaction", select: &["--test", "models"], filter, loom: false }
+}
+
+/// Histories of clients on the simulated world, over many seeds.
+const fn histories() -> Gate {
+    Gate {
+        package: "barn-transaction",
+        select: &["--test", "simulated_transactions"],
+        filter: "every_history_has_one_order",
+        loom: false,
+    }
+}
+
+/// A gate of the loom model of how a client's operations are counted.
+const fn loom_activity() -> Gate {
+    Gate { package: "barn-transaction", select: &["--lib"], filter: "loom", loom: true }
+}
+
+const ONE_ORDER: &str = "every_history_has_one_order";
+const CONFLICTING: &str = "conflicting_commits_have_one_order";
+const LOST: &str = "lost_clients_leave_all_or_nothing";
+
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
@@ -264,6 +288,47 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "store_rename_unsynced",
         gate: unit("barn-cluster", "store::file_tests"),
         fails: "a_failure_at_any_step_and_a_crash_leave_the_old_or_the_new",
+    },
+    // Commits: what the client must not leave out.
+    Plant { name: "validation_skipped", gate: histories(), fails: ONE_ORDER },
+    Plant { name: "read_only_not_validated", gate: histories(), fails: ONE_ORDER },
+    Plant { name: "told_before_decided", gate: histories(), fails: ONE_ORDER },
+    Plant { name: "validation_ignores_locks", gate: model(CONFLICTING), fails: CONFLICTING },
+    // Commits: what the node must not.
+    Plant { name: "version_not_checked", gate: model(CONFLICTING), fails: CONFLICTING },
+    Plant { name: "validated_while_read", gate: model(CONFLICTING), fails: CONFLICTING },
+    Plant { name: "decided_and_still_read", gate: model(CONFLICTING), fails: CONFLICTING },
+    Plant { name: "applied_when_decided", gate: model(CONFLICTING), fails: CONFLICTING },
+    Plant { name: "unlock_early", gate: model(CONFLICTING), fails: CONFLICTING },
+    Plant {
+        name: "alone_without_close",
+        gate: Gate {
+            package: "barn-transaction",
+            select: &["--test", "alone"],
+            filter: "a_reader_of_several_objects",
+            loom: false,
+        },
+        fails: "a_reader_of_several_objects_sees_all_of_a_transaction_or_nothing",
+    },
+    // Clients that are lost.
+    Plant { name: "recovery_without_freeze", gate: model(LOST), fails: LOST },
+    Plant { name: "recovery_aborts_decided", gate: model(LOST), fails: LOST },
+    Plant { name: "session_end_forgotten", gate: model(LOST), fails: LOST },
+    // Memory that is given another shape.
+    Plant {
+        name: "epoch_left_too_early",
+        gate: model("a_block_keeps_its_shape"),
+        fails: "a_block_keeps_its_shape_while_it_is_read",
+    },
+    Plant {
+        name: "generation_looked_at_once",
+        gate: loom_activity(),
+        fails: "loom_a_place_that_is_read_keeps_its_shape",
+    },
+    Plant {
+        name: "leave_relaxed",
+        gate: loom_activity(),
+        fails: "loom_a_place_that_is_read_keeps_its_shape",
     },
 ];
 

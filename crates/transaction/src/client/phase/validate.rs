@@ -5,9 +5,10 @@ use super::super::commit::Commit;
 use super::super::transaction::Entry;
 use super::all;
 use crate::error::{Broken, ClientError, CommitError};
+use crate::rule::{Lock, is_unchanged};
 use crate::wire::{Method, whole};
 use barn_layout::limits::WORD_BYTES;
-use barn_layout::object::{LockMode, VersionWord};
+use barn_layout::object::VersionWord;
 use barn_layout::transaction::{ReadEntry, Verdict, Vote};
 use zerocopy::IntoBytes;
 
@@ -17,15 +18,7 @@ const READS_MAX: usize = 4;
 /// The same where a READ is a load: a message costs as much as some ten of them.
 const READS_MAX_MAPPED: usize = 64;
 
-/// Whether a version word is that of the version which was read.
-enum Lock {
-    /// It may be locked by somebody who has not changed it yet.
-    MayBePrepared,
-    /// It must not be locked at all.
-    MustBeFree,
-}
-
-async fn check(commit: &Commit<'_>, entry: &Entry, lock: &Lock) -> Result<(), CommitError> {
+async fn check(commit: &Commit<'_>, entry: &Entry, lock: Lock) -> Result<(), CommitError> {
     let address = entry.pointer.address;
     let conflict = CommitError::Conflict { address: Some(address) };
     let session = commit.id.session.get();
@@ -38,12 +31,7 @@ async fn check(commit: &Commit<'_>, entry: &Entry, lock: &Lock) -> Result<(), Co
         .read(u64::from(address.offset()), &mut word)
         .await
         .map_err(|error| commit.inner.broken(session, Broken::from(error)))?;
-    let word = VersionWord(u64::from_le_bytes(word));
-    let free = match lock {
-        Lock::MayBePrepared => word.mode() != LockMode::Exclusive,
-        Lock::MustBeFree => word.mode() == LockMode::Free || cfg!(barn_plant = "validation_ignores_locks"),
-    };
-    if word.version() != entry.version || !free {
+    if !is_unchanged(VersionWord(u64::from_le_bytes(word)), entry.version, lock) {
         return Err(conflict);
     }
     Ok(())
@@ -57,11 +45,11 @@ pub(in super::super) async fn read_only(commit: &Commit<'_>) -> Result<(), Commi
         #[cfg(not(barn_plant = "read_only_not_validated"))]
         if commit.table.regions_are_mapped() {
             for entry in others {
-                check(commit, entry, &Lock::MayBePrepared).await?;
+                check(commit, entry, Lock::MayBePrepared).await?;
             }
         } else {
             // All on their way at once: one round trip.
-            let checked = all(others.iter().map(|entry| check(commit, entry, &Lock::MayBePrepared))).await;
+            let checked = all(others.iter().map(|entry| check(commit, entry, Lock::MayBePrepared))).await;
             checked.into_iter().collect::<Result<(), _>>()?;
         }
         #[cfg(barn_plant = "read_only_not_validated")]
@@ -78,7 +66,7 @@ pub(in super::super) async fn reads(commit: &Commit<'_>) -> Result<(), CommitErr
         let mapped = commit.table.regions_are_mapped();
         let few = if mapped { READS_MAX_MAPPED } else { READS_MAX };
         if entries.len() <= few {
-            let checked = all(entries.iter().map(|entry| check(commit, entry, &Lock::MustBeFree))).await;
+            let checked = all(entries.iter().map(|entry| check(commit, entry, Lock::MustBeFree))).await;
             checked.into_iter().collect::<Result<(), _>>()?;
             continue;
         }
