@@ -1,7 +1,9 @@
-//! How long reads and small transactions take on an embedded node: `tx_rate [SECONDS]`.
+//! How long reads and small transactions take on an embedded node: `tx_rate [SECONDS [ROW]]`.
 
-use barn::{Barn, Error, Pointer};
+use barn::{Barn, Client, ClientError, Error, Pointer, RunError, RunOptions, Transaction};
+use barn_fabric::Pipeline;
 use barn_fabric::seam::{Random, Seeded};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const OBJECTS: u64 = 100_000;
@@ -31,6 +33,16 @@ fn main() -> Result<(), Error> {
         })?;
         println!("read and write 2 objects, {name} contention: {each:.0} ns");
     }
+    let client = barn.client();
+    let each = time(seconds, || {
+        let pairs: Vec<[Pointer; 2]> = (0..1024).map(|_| [pick(OBJECTS), pick(OBJECTS)]).collect();
+        let mut failed = None;
+        Pipeline::new(16).run(pairs.into_iter().map(|pair| add(client, pair)), |done| {
+            failed = done.err().or(failed.take());
+        });
+        failed.map_or(Ok(()), |error| Err(Error::own(error.to_string())))
+    })? / 1024.0;
+    println!("read and write 2 objects, 16 at once: {each:.0} ns");
     let each = time(seconds, || {
         let four = [pick(OBJECTS), pick(OBJECTS), pick(OBJECTS), pick(OBJECTS)];
         barn.transaction(|tx| {
@@ -48,14 +60,34 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
+async fn add(client: &Client, pair: [Pointer; 2]) -> Result<(), RunError<ClientError>> {
+    client
+        .run(RunOptions::default(), async |tx: &mut Transaction| {
+            for pointer in pair {
+                let mut body = [0; 64];
+                body.copy_from_slice(tx.read(pointer).await?);
+                body[0] = body[0].wrapping_add(1);
+                tx.write(pointer, &body).await?;
+            }
+            Ok::<(), ClientError>(())
+        })
+        .await
+}
+
 /// Nanoseconds of one.
 fn time(seconds: u64, mut one: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    static ROW: AtomicUsize = AtomicUsize::new(0);
+    // ORDER: Relaxed: one thread.
+    let row = ROW.fetch_add(1, Ordering::Relaxed);
+    if std::env::args().nth(2).is_some_and(|wanted| wanted != row.to_string()) {
+        return Ok(f64::NAN);
+    }
     let (start, mut count) = (Instant::now(), 0u64);
     while start.elapsed() < Duration::from_secs(seconds) {
-        for _ in 0..100 {
+        for _ in 0..16 {
             one()?;
         }
-        count += 100;
+        count += 16;
     }
     Ok(start.elapsed().as_secs_f64() * 1e9 / count as f64)
 }

@@ -31,8 +31,8 @@ pub const fn piece_bytes_max(ring_bytes: usize) -> usize {
     ring_bytes / 4 / LINE_BYTES * LINE_PAYLOAD_BYTES - MessageHeader::BYTES
 }
 
-/// So much of the ring is fetched before it is written.
-const AHEAD_BYTES_MAX: u64 = 8 * LINE_BYTES as u64;
+/// The ring is fetched so far before it is written.
+const AHEAD_BYTES: u64 = 1 << 10;
 
 /// There is no room now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,10 +122,13 @@ impl RingWriter {
         // Offsets are in bounds by construction: the ring lies inside its memory.
         let _ = store_lines(&self.place.words, self.place.base + at, header, body);
         self.publish((MessageHeader::BYTES + body.len()) as u32, cell);
-        // The reader had the next lines last, a lap ago: having them back by the time of the next
-        // message, which is likely as long as this one, keeps cache misses out of that message's way.
-        for line in (0..cell.min(AHEAD_BYTES_MAX)).step_by(LINE_BYTES) {
-            let at = wrapped((self.at + line).min(ring), self.place.bytes);
+        // The reader had the next lines last, a lap ago. Having them back by the time they are written
+        // keeps cache misses out of the way of the messages to come: far enough ahead for some of
+        // them, since even the lock that is given back after a push waits until its lines are ours.
+        let ahead = self.at + AHEAD_BYTES.min(ring / 4);
+        for line in (0..cell.min(AHEAD_BYTES)).step_by(LINE_BYTES) {
+            let at = ahead + line;
+            let at = if at >= ring { at - ring } else { at };
             self.place.words.prefetch_for_store(self.place.base + at);
         }
         Ok(())
