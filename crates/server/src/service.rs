@@ -28,11 +28,11 @@ impl ProcessService {
 }
 
 impl Rest for ProcessService {
-    fn call(&mut self, request: Request<'_>, reply: Reply<'_>, node: &NodeView) {
+    fn call(&mut self, request: Request<'_>, reply: Reply<'_>, node: &dyn Fn() -> NodeView) {
         match Method::from_bits(request.method) {
             Some(Method::Ping) => reply.done(&[]),
             Some(Method::Echo) => reply.done(request.body),
-            Some(Method::Status) => match serde_json::to_vec(&self.status(node)) {
+            Some(Method::Status) => match serde_json::to_vec(&self.status(&node())) {
                 Ok(status) => reply.done(&status),
                 Err(error) => reply.refuse(&error.to_string()),
             },

@@ -24,8 +24,8 @@ pub struct NodeView {
 
 /// Methods of a node besides those of clusters and transactions.
 pub trait Rest: Send {
-    /// Answers a request.
-    fn call(&mut self, request: Request<'_>, reply: Reply<'_>, node: &NodeView);
+    /// Answers a request; `node` gives a view of the node to whoever needs one.
+    fn call(&mut self, request: Request<'_>, reply: Reply<'_>, node: &dyn Fn() -> NodeView);
 }
 
 /// A node's service.
@@ -120,12 +120,9 @@ impl Service for NodeService {
             let response = self.cluster(request.body);
             return reply.done(&wire::encode_response(&response));
         }
-        let _ = self.participant();
-        let view = self.view();
-        match &mut self.rest {
-            Some(rest) => rest.call(request, reply, &view),
-            None => reply.unknown_method(),
-        }
+        let Some(mut rest) = self.rest.take() else { return reply.unknown_method() };
+        rest.call(request, reply, &|| self.view());
+        self.rest = Some(rest);
     }
 
     fn message(&mut self, peer: PeerId, body: &[u8]) {
