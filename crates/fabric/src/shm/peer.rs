@@ -55,6 +55,8 @@ pub(super) struct ShmPeer {
     reader: RingReader,
     lane: Option<Lane>,
     answers: Answers,
+    /// Sweeps in which it had nothing to say.
+    pub(super) quiet: u32,
     /// Whether the socket is watched for room, because of `unsent`.
     pub(super) blocked: bool,
     grants: BTreeMap<u32, Grant>,
@@ -188,6 +190,7 @@ impl ShmPeer {
             socket,
             bell,
             unsent: None,
+            quiet: 0,
             blocked: false,
             reader: RingReader::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
             lane: (shape.window > 0).then(|| Lane { window: Window::new(shape.window) }),

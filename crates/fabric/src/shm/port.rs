@@ -60,7 +60,15 @@ pub(crate) struct ShmPort {
     peers: BTreeMap<u64, ShmPeer>,
     numbers: HashMap<PeerId, u64>,
     pushed: u64,
+    sweeps: u32,
+    /// Nobody may be passed over: the node is about to sleep.
+    thorough: bool,
 }
+
+/// A peer that was silent for so many sweeps (some 10 µs)...
+const QUIET_AFTER: u32 = 256;
+/// ...is looked at once in so many: those that talk should not wait for those that do not.
+const QUIET_EVERY: u32 = 16;
 
 impl ShmPort {
     pub(crate) fn listen(core: &mut Core, path: &Path, port: u8) -> Result<Self, NodeError> {
@@ -108,6 +116,8 @@ impl ShmPort {
             peers: BTreeMap::new(),
             numbers: HashMap::new(),
             pushed: 0,
+            sweeps: 0,
+            thorough: false,
         })
     }
 
@@ -469,10 +479,18 @@ impl Port for ShmPort {
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize {
         let mut work = 0;
         let mut expelled = Vec::new();
+        self.sweeps = self.sweeps.wrapping_add(1);
+        let all = self.thorough || self.sweeps.is_multiple_of(QUIET_EVERY);
         for (number, peer) in &mut self.peers {
+            if peer.quiet > QUIET_AFTER && !all {
+                continue;
+            }
             match peer.serve(service, &core.outbox, core.options.backlog_bytes_max) {
-                Ok(0) => {}
-                Ok(done) => work += done,
+                Ok(0) => peer.quiet = peer.quiet.saturating_add(1),
+                Ok(done) => {
+                    peer.quiet = 0;
+                    work += done;
+                }
                 Err(Expelled::Garbage | Expelled::Slow) => expelled.push(*number),
             }
         }
@@ -490,10 +508,12 @@ impl Port for ShmPort {
     }
 
     fn before_sleep(&mut self) {
+        self.thorough = true;
         say_asleep(self.node_page.words(), 0, true);
     }
 
     fn after_sleep(&mut self) {
+        self.thorough = false;
         say_asleep(self.node_page.words(), 0, false);
     }
 
