@@ -98,6 +98,12 @@ impl Barn {
         Ok(block_on(self.client.read_all(pointers))?)
     }
 
+    /// Reads objects, those that stand side by side by one READ together; each is whole, though they
+    /// need not be of one moment.
+    pub fn read_array(&self, pointers: &[Pointer]) -> Result<Vec<Object>, Error> {
+        Ok(block_on(self.client.read_array(pointers))?)
+    }
+
     /// Makes an object of bytes.
     pub fn alloc(&self, bytes: &[u8]) -> Result<Pointer, Error> {
         self.transaction(|tx| tx.alloc(bytes))

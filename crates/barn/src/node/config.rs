@@ -36,7 +36,7 @@ pub struct NodeConfig {
     pub data: Option<PathBuf>,
     /// The lease of members and sessions of a new cluster.
     pub lease: Duration,
-    /// What clients can call by name.
+    /// What clients can call by name; the built-in ones unless others are given.
     pub functions: Functions,
     /// Where its regions are registered, if others are registered there too.
     pub registry: Option<Registry>,
@@ -56,7 +56,7 @@ impl Default for NodeConfig {
             join: None,
             data: None,
             lease: LEASE_DEFAULT,
-            functions: Functions::default(),
+            functions: Functions::builtin(),
             registry: None,
             own_directory: None,
         }

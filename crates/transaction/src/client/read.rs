@@ -7,6 +7,7 @@ use super::table::{RegionLink, Table};
 use super::{Client, ClientStats, Inner};
 use crate::error::ClientError;
 use crate::id::Pointer;
+use barn_fabric::Confirmation;
 use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
 use std::fmt;
@@ -140,6 +141,32 @@ impl Inner {
     }
 }
 
+/// The most that is read at once of objects that stand side by side.
+const GROUP_BYTES_MAX: usize = 64 << 10;
+/// The most between two of them that is read for nothing: less than another READ costs.
+const GAP_BYTES_MAX: usize = 512;
+
+/// Where an object's last word ends.
+fn end(pointer: Pointer) -> usize {
+    pointer.address.offset() as usize + read_bytes(pointer.bytes as usize)
+}
+
+/// How many of the first pointers are to objects that can be read together.
+fn neighbours(pointers: &[Pointer]) -> usize {
+    let start = pointers[0].address;
+    let mut last = pointers[0];
+    for (at, next) in pointers.iter().enumerate().skip(1) {
+        let offset = next.address.offset() as usize;
+        let close = offset >= end(last) && offset - end(last) <= GAP_BYTES_MAX;
+        let short = end(*next) - start.offset() as usize <= GROUP_BYTES_MAX;
+        if next.address.region() != start.region() || !close || !short {
+            return at;
+        }
+        last = *next;
+    }
+    pointers.len()
+}
+
 /// Why a read gave nothing.
 pub(crate) enum Failed {
     Client(ClientError),
@@ -175,6 +202,61 @@ impl Client {
             }
         }
         Err(lost.unwrap_or(ClientError::SessionLost))
+    }
+
+    /// Reads objects, those that stand side by side (an array's) by one READ together. Each is whole;
+    /// they need not be of one moment: for that there is [`Self::read_all`].
+    pub async fn read_array(&self, pointers: &[Pointer]) -> Result<Vec<Object>, ClientError> {
+        let mut objects = Vec::with_capacity(pointers.len());
+        let mut rest = pointers;
+        while let Some(first) = rest.first() {
+            let (group, others) = rest.split_at(neighbours(rest));
+            rest = others;
+            let inner = &*self.inner;
+            let session = inner.table().session;
+            let link = inner.region(session, first.address.region()).await?;
+            if group.len() == 1 || link.remote.mapped().is_some() {
+                // Where a READ is a load, one for each is as good.
+                for pointer in group {
+                    objects.push(self.read(*pointer).await?);
+                }
+                continue;
+            }
+            self.read_group(&link, session, group, &mut objects).await?;
+        }
+        Ok(objects)
+    }
+
+    async fn read_group(
+        &self,
+        link: &RegionLink,
+        session: u64,
+        group: &[Pointer],
+        objects: &mut Vec<Object>,
+    ) -> Result<(), ClientError> {
+        let inner = &*self.inner;
+        let operation = Operation::start(inner);
+        let start = group[0].address.offset() as usize;
+        let mut bytes = vec![0; group.iter().map(|pointer| end(*pointer)).max().unwrap_or(start) - start];
+        ClientStats::add(&inner.stats.reads, 1);
+        let read = link.remote.read(start as u64, &mut bytes).await;
+        read.map_err(|error| inner.broken(session, error.into()))?;
+        let believed = link.node.is_valid(inner.now()) && !inner.activity.is_doomed(&operation.guard);
+        drop(operation);
+        for pointer in group {
+            let from = pointer.address.offset() as usize - start;
+            let one = &bytes[from..end(*pointer) - start];
+            match inspect(pointer.address, Some(pointer.incarnation), one, Confirmation::Unordered) {
+                Seen::Whole(view) if believed && view.bytes == pointer.bytes as usize => {
+                    let bytes = one[..HEADER_BYTES + view.bytes].to_vec();
+                    objects.push(Object { bytes, version: view.version });
+                }
+                Seen::Freed => return Err(ClientError::Freed { pointer: *pointer }),
+                // A writer was at this one: it alone is read again.
+                _ => objects.push(self.read(*pointer).await?),
+            }
+        }
+        Ok(())
     }
 
     /// Reads several objects as they were at one moment: a read-only transaction.

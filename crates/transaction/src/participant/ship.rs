@@ -56,6 +56,26 @@ impl fmt::Debug for Functions {
 }
 
 impl Functions {
+    /// Those that every node offers: `barn.add` adds its argument to the number that the object
+    /// starts with (both `i64`, little-endian) and gives the sum.
+    pub fn builtin() -> Self {
+        let mut functions = Self::default();
+        functions.register("barn.add", |local, pointer, argument| {
+            let failed = |why: &str| FunctionError::Failed(why.into());
+            let add = argument.try_into().map(i64::from_le_bytes);
+            let add = add.map_err(|_| failed("barn.add takes eight bytes: a little-endian i64"))?;
+            let mut body = local.read(pointer)?;
+            let Some(number) = body.first_chunk_mut() else {
+                return Err(failed("barn.add needs an object of eight bytes or more"));
+            };
+            let sum = i64::from_le_bytes(*number).wrapping_add(add);
+            *number = sum.to_le_bytes();
+            local.write(pointer, &body)?;
+            Ok(sum.to_le_bytes().to_vec())
+        });
+        functions
+    }
+
     /// Adds a function, in place of one that had the name.
     pub fn register(
         &mut self,
