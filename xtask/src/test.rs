@@ -117,13 +117,18 @@ fn clippy() -> Stage {
     Ok(Outcome::Passed("no warnings".into()))
 }
 
+/// How long money is moved while clients are killed; ten seconds where nobody says.
+const BANK_SECONDS: &str = "60";
+
 fn tests() -> Stage {
     let (count, with) = if works("cargo", &["nextest", "--version"]) {
-        let done =
-            Job::cargo(&["nextest", "run", "--workspace", "--all-features"]).succeed("cargo nextest run")?;
+        let done = Job::cargo(&["nextest", "run", "--workspace", "--all-features"])
+            .env("BARN_BANK_SECONDS", BANK_SECONDS)
+            .succeed("cargo nextest run")?;
         (nextest_passed(&done.output), "nextest")
     } else {
         let done = Job::cargo(&["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"])
+            .env("BARN_BANK_SECONDS", BANK_SECONDS)
             .succeed("cargo test")?;
         (done.tests_passed(), "cargo test")
     };

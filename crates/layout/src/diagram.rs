@@ -1,7 +1,7 @@
 //! Draws every shared struct as text: `docs/layout.md` is [`document`]'s result, to the byte.
 
 pub use crate::shared::{Field, Shape};
-use crate::{address, channel, frame, handshake, heap, message, object};
+use crate::{address, channel, frame, handshake, heap, message, object, transaction};
 use core::fmt::Write;
 
 /// Every shared struct, by the module that declares it.
@@ -21,6 +21,27 @@ pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
         (
             "The memory of a shm connection",
             vec![channel::InboundControl::SHAPE, channel::OutboundControl::SHAPE, channel::NodePage::SHAPE],
+        ),
+        (
+            "Transactions",
+            vec![
+                transaction::TransactionId::SHAPE,
+                transaction::Hello::SHAPE,
+                transaction::Welcome::SHAPE,
+                transaction::Renew::SHAPE,
+                transaction::Renewed::SHAPE,
+                transaction::Reserve::SHAPE,
+                transaction::ReservedPlace::SHAPE,
+                transaction::Prepare::SHAPE,
+                transaction::ParticipantEntry::SHAPE,
+                transaction::ReadEntry::SHAPE,
+                transaction::WriteEntry::SHAPE,
+                transaction::Vote::SHAPE,
+                transaction::Step::SHAPE,
+                transaction::Known::SHAPE,
+                transaction::Orphan::SHAPE,
+                transaction::Ship::SHAPE,
+            ],
         ),
         (
             "Frames on a stream",
