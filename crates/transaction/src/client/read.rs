@@ -135,8 +135,6 @@ impl Inner {
         region: barn_layout::RegionId,
     ) -> Result<(), ClientError> {
         let valid = table.region(region).is_some_and(|link| link.node.is_valid(self.now()));
-        #[cfg(barn_plant = "lease_not_checked")]
-        let valid = valid || true;
         if valid { Ok(()) } else { Err(self.session_lost(table.session)) }
     }
 }
