@@ -321,11 +321,6 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "a_block_keeps_its_shape_while_it_is_read",
     },
     Plant {
-        name: "generation_looked_at_once",
-        gate: loom_activity(),
-        fails: "loom_a_place_that_is_read_keeps_its_shape",
-    },
-    Plant {
         name: "leave_relaxed",
         gate: loom_activity(),
         fails: "loom_a_place_that_is_read_keeps_its_shape",
