@@ -25,6 +25,21 @@ fn a_transaction_reads_its_own_writes_and_leaves_nothing_when_it_fails() {
 }
 
 #[test]
+fn an_object_that_was_made_and_freed_at_once_never_was() {
+    let barn = Barn::embedded().unwrap();
+    let (one, two) = (barn.new(&1u64).unwrap(), barn.new(&2u64).unwrap());
+    let options = RunOptions { attempts_max: 3, ..RunOptions::default() };
+    let sum = barn.transaction_with(options, |tx| {
+        let first = tx.get(one)?;
+        let made = tx.new(&7u64)?;
+        tx.free(made.pointer())?;
+        assert!(tx.get(made).is_err(), "it is gone");
+        Ok(first + tx.get(two)?)
+    });
+    assert_eq!(sum.unwrap(), 3);
+}
+
+#[test]
 fn a_conflict_is_told_and_a_run_again_goes_through() {
     let barn = Barn::embedded().unwrap();
     let number = barn.new(&1u64).unwrap();

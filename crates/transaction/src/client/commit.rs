@@ -141,8 +141,10 @@ impl Transaction {
             Err(CommitError::Conflict { .. }) => ClientStats::add(&inner.stats.conflicts, 1),
             Err(_) => {}
         }
-        // Places that the nodes have taken over, or may have, are not ours to give back.
-        let given = outcome.is_ok() || matches!(outcome, Err(CommitError::Indeterminate)) || nodes > 1;
+        // Places that the nodes have taken over, or may have, are not ours to give back: a node asked
+        // to prepare keeps them, whatever comes of it.
+        let given =
+            outcome.is_ok() || matches!(outcome, Err(CommitError::Indeterminate)) || !alone && nodes > 0;
         if given {
             self.entries.iter_mut().filter(|entry| entry.change == Some(Change::Create)).for_each(|entry| {
                 entry.change = None;

@@ -84,6 +84,10 @@ impl Participant {
     ) -> Result<(), Refusal> {
         let locked = self.lock(peer, writes);
         if let Err(refusal) = locked {
+            if flags & PREPARE_ALONE == 0 {
+                // The client has handed its places over with the question, and asks no more.
+                self.release_places(peer, writes);
+            }
             self.stats.aborted += 1;
             return Err(refusal);
         }
@@ -119,6 +123,17 @@ impl Participant {
         );
         self.stats.prepared += 1;
         Ok(())
+    }
+
+    /// Frees the places that were reserved for a transaction's new objects.
+    fn release_places(&mut self, peer: PeerId, writes: Writes<'_>) {
+        for (entry, _) in writes.each() {
+            let address = Address::from_bits(entry.address.get());
+            if self.sessions.of(peer).is_some_and(|session| session.reserved.remove(&address)) {
+                // It was reserved by this session.
+                let _ = self.heap.release(address);
+            }
+        }
     }
 
     /// Locks every object, or none.

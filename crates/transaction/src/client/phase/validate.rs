@@ -40,20 +40,19 @@ async fn check(commit: &Commit<'_>, entry: &Entry, lock: Lock) -> Result<(), Com
 /// A transaction that changes nothing: every object but the last is looked at once more. What the
 /// others held when the last was read is what was read of them, so all were true in that moment.
 pub(in super::super) async fn read_only(commit: &Commit<'_>) -> Result<(), CommitError> {
-    let entries = &commit.transaction.entries;
-    if let Some((_, others)) = entries.split_last() {
-        #[cfg(not(barn_plant = "read_only_not_validated"))]
-        if commit.table.regions_are_mapped() {
-            for entry in others {
-                check(commit, entry, Lock::MayBePrepared).await?;
-            }
-        } else {
-            // All on their way at once: one round trip.
-            let checked = all(others.iter().map(|entry| check(commit, entry, Lock::MayBePrepared))).await;
-            checked.into_iter().collect::<Result<(), _>>()?;
+    // An object that the transaction made and freed again was never read.
+    let others = commit.reads().count().saturating_sub(1);
+    #[cfg(barn_plant = "read_only_not_validated")]
+    let others = others.min(0);
+    let others = commit.reads().take(others);
+    if commit.table.regions_are_mapped() {
+        for entry in others {
+            check(commit, entry, Lock::MayBePrepared).await?;
         }
-        #[cfg(barn_plant = "read_only_not_validated")]
-        let _ = others;
+    } else {
+        // All on their way at once: one round trip.
+        let checked = all(others.map(|entry| check(commit, entry, Lock::MayBePrepared))).await;
+        checked.into_iter().collect::<Result<(), _>>()?;
     }
     check_leases(commit)
 }
