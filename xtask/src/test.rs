@@ -124,18 +124,44 @@ fn tests() -> Stage {
     let (count, with) = if works("cargo", &["nextest", "--version"]) {
         let done = Job::cargo(&["nextest", "run", "--workspace", "--all-features"])
             .env("BARN_BANK_SECONDS", BANK_SECONDS)
-            .succeed("cargo nextest run")?;
-        (nextest_passed(&done.output), "nextest")
+            .run()?;
+        if !done.status.success() {
+            return Err(format!("cargo nextest run {}{}", done.how(), failures(&done.output)));
+        }
+        (nextest_passed(&done.output), format!("nextest{}", named(&done.output, "FLAKY")))
     } else {
         let done = Job::cargo(&["test", "--workspace", "--all-features", "--lib", "--bins", "--tests"])
             .env("BARN_BANK_SECONDS", BANK_SECONDS)
             .succeed("cargo test")?;
-        (done.tests_passed(), "cargo test")
+        (done.tests_passed(), "cargo test".into())
     };
     let documented = Job::cargo(&["test", "--workspace", "--all-features", "--doc"])
         .succeed("cargo test --doc")?
         .tests_passed();
     Ok(Outcome::Passed(format!("{count} tests with {with}, {documented} in docs")))
+}
+
+/// The tests that nextest lists at its end with this word: `FAIL [ 1.2s] (3/27) barn::bank money`.
+fn named(output: &str, word: &str) -> String {
+    let plain = |line: &str| -> Option<String> {
+        let rest = line.trim_start().strip_prefix(word)?.trim_start();
+        let (_, name) = rest.split_once(") ")?;
+        Some(name.trim().to_owned())
+    };
+    let mut names: Vec<String> = output.lines().filter_map(plain).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { String::new() } else { format!("; {word}: {}", names.join(", ")) }
+}
+
+/// What failed, by name, and the end of what the first of them said: CI may show only the last lines.
+fn failures(output: &str) -> String {
+    const LINES: usize = 25;
+    let names = named(output, "FAIL");
+    let lines: Vec<&str> = output.lines().collect();
+    let panicked = lines.iter().position(|line| line.contains("panicked at"));
+    let said = panicked.map_or(&[][..], |at| &lines[at..lines.len().min(at + LINES)]);
+    format!("{names}\n{}", said.join("\n"))
 }
 
 /// The count in nextest's last line: `Summary [ 1.2s] 27 tests run: 27 passed, 0 skipped`.
@@ -160,6 +186,18 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), super::STAGES.len());
+    }
+
+    #[test]
+    fn failed_and_flaky_tests_are_named_once() {
+        let output = "   FAIL [ 1.2s] ( 3/27) barn::bank money\nthread 'money' panicked at bank.rs:3:\nlost\n \
+                      FLAKY 2/2 [ 0.1s] (4/27) barn::node_loss dies\n   FAIL [ 1.2s] (3/27) barn::bank money\n";
+        assert_eq!(super::named(output, "FLAKY"), "; FLAKY: barn::node_loss dies");
+        let failures = super::failures(output);
+        assert!(
+            failures.starts_with("; FAIL: barn::bank money\n") && failures.contains("lost"),
+            "{failures}"
+        );
     }
 
     #[test]
