@@ -4,6 +4,7 @@
 //! departed are sorted, each without repetition; nobody is both a member and departed; every
 //! region's primary is one or the other; every count is within its bound.
 
+use crate::catalogue::{self, TablePlacement};
 use crate::lease::{LEASE_MAX, LEASE_MIN};
 use crate::member::{ADDRESS_BYTES_MAX, ADDRESSES_MAX, Departed, Member, MemberId};
 use crate::placement::RINGS_MAX;
@@ -67,6 +68,12 @@ pub struct Configuration {
     pub rings: u32,
     /// How many copies of a region there should be beyond its primary: r.
     pub replicas: u32,
+    /// The tables, by number.
+    #[serde(default)]
+    pub tables: Vec<TablePlacement>,
+    /// The number that the next table gets.
+    #[serde(default)]
+    pub next_table: u32,
 }
 
 /// Why a configuration cannot be right.
@@ -124,14 +131,19 @@ impl fmt::Display for ConfigurationError {
 
 impl std::error::Error for ConfigurationError {}
 
-fn within(what: &'static str, found: u64, least: u64, most: u64) -> Result<(), ConfigurationError> {
+pub(crate) fn within(
+    what: &'static str,
+    found: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), ConfigurationError> {
     match (least..=most).contains(&found) {
         true => Ok(()),
         false => Err(ConfigurationError::OutOfBounds { what, found, bounds: (least, most) }),
     }
 }
 
-fn in_order<T, K: Ord>(
+pub(crate) fn in_order<T, K: Ord>(
     what: &'static str,
     list: &[T],
     key: impl Fn(&T) -> K,
@@ -154,6 +166,8 @@ impl Configuration {
             next_member: 1,
             rings,
             replicas,
+            tables: Vec::new(),
+            next_table: 1,
         }
     }
 
@@ -172,7 +186,8 @@ impl Configuration {
         in_order("regions", &self.regions, |placed| placed.region)?;
         in_order("departed members", &self.departed, |departed| departed.member)?;
         self.validate_members()?;
-        self.validate_regions()
+        self.validate_regions()?;
+        catalogue::validate(&self.tables, self.next_table, self.next_member)
     }
 
     fn validate_members(&self) -> Result<(), ConfigurationError> {
@@ -217,6 +232,16 @@ impl Configuration {
             }
         }
         Ok(())
+    }
+
+    /// A table, by its number.
+    pub fn table(&self, table: u32) -> Option<&TablePlacement> {
+        self.tables.binary_search_by_key(&table, |placed| placed.table).ok().map(|at| &self.tables[at])
+    }
+
+    /// A table, by its name.
+    pub fn table_named(&self, name: &str) -> Option<&TablePlacement> {
+        self.tables.iter().find(|placed| placed.name == name)
     }
 
     /// How long a member's lease is.

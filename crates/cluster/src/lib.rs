@@ -14,6 +14,7 @@
 //! - a region has one primary at most; a departed member's regions have none until it is back.
 #![forbid(unsafe_code)]
 
+mod catalogue;
 mod checksum;
 mod configuration;
 mod coordinator;
@@ -26,6 +27,9 @@ pub mod placement;
 mod store;
 pub mod wire;
 
+pub use catalogue::{
+    SHARDS_MAX, TABLE_NAME_BYTES_MAX, TABLE_OPTIONS_BYTES_MAX, TABLES_MAX, TablePlacement, check_table_name,
+};
 pub use configuration::{
     Configuration, ConfigurationError, DEPARTED_MAX, MEMBERS_MAX, REGIONS_MAX, REPLICAS_MAX, RegionPlacement,
 };

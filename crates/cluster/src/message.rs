@@ -1,5 +1,6 @@
 //! What members and clients ask the coordinator, and what it answers.
 
+use crate::catalogue::TablePlacement;
 use crate::configuration::{Configuration, RegionPlacement};
 use crate::member::{Life, MemberId};
 use barn_layout::RegionId;
@@ -56,6 +57,20 @@ pub enum Request {
         /// How large it is.
         bytes: u64,
     },
+    /// Make a table. Asked again with the same options, it is answered in the same way.
+    CreateTable {
+        /// Its name.
+        name: String,
+        /// How it is made.
+        options: String,
+        /// How many shards; 0 for one at each member.
+        shards: u32,
+    },
+    /// Drop a table, with all that is in it.
+    DropTable {
+        /// Its name.
+        name: String,
+    },
 }
 
 fn near_out<S: Serializer>(near: &Option<RegionId>, to: S) -> Result<S::Ok, S::Error> {
@@ -102,6 +117,18 @@ pub enum Response {
         /// Where it is.
         placed: RegionPlacement,
         /// The configuration with it.
+        configuration: Configuration,
+    },
+    /// The table is there.
+    TableCreated {
+        /// Where it is.
+        placed: TablePlacement,
+        /// The configuration with it.
+        configuration: Configuration,
+    },
+    /// The table is gone.
+    TableDropped {
+        /// The configuration without it.
         configuration: Configuration,
     },
     /// No.
@@ -155,6 +182,16 @@ pub enum Refusal {
         /// The coordinator's version.
         version: u64,
     },
+    /// There is a table of this name, with other options.
+    TableExists {
+        /// The name.
+        name: String,
+    },
+    /// There is no table of this name.
+    NoTable {
+        /// The name.
+        name: String,
+    },
     /// The request makes no sense.
     BadRequest {
         /// Why.
@@ -197,6 +234,13 @@ impl fmt::Display for Refusal {
                 f,
                 "the coordinator is at configuration {version}, behind this process: has its data directory been put back or emptied?"
             ),
+            Self::TableExists { name } => {
+                write!(
+                    f,
+                    "a table `{name}` is there already, with other options: drop it first, or choose another name"
+                )
+            }
+            Self::NoTable { name } => write!(f, "there is no table `{name}`"),
             Self::BadRequest { why } => write!(f, "the coordinator cannot do that: {why}"),
             Self::Unavailable { why } => {
                 write!(f, "the coordinator cannot reach the configuration ({why}): try again")

@@ -104,9 +104,10 @@ pub fn encode_response(response: &Response) -> Vec<u8> {
 pub fn decode_response(bytes: &[u8]) -> Result<Response, WireError> {
     let response: Response = decode(bytes, RESPONSE_BYTES_MAX)?;
     let configuration = match &response {
-        Response::Joined { configuration, .. } | Response::RegionAdded { configuration, .. } => {
-            Some(configuration)
-        }
+        Response::Joined { configuration, .. }
+        | Response::RegionAdded { configuration, .. }
+        | Response::TableCreated { configuration, .. }
+        | Response::TableDropped { configuration } => Some(configuration),
         Response::Renewed { configuration, .. } | Response::Current { configuration, .. } => {
             configuration.as_ref()
         }

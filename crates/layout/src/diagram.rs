@@ -1,7 +1,7 @@
 //! Draws every shared struct as text: `docs/layout.md` is [`document`]'s result, to the byte.
 
 pub use crate::shared::{Field, Shape};
-use crate::{address, channel, frame, handshake, heap, message, object, transaction};
+use crate::{address, channel, frame, handshake, heap, message, object, table, transaction};
 use core::fmt::Write;
 
 /// Every shared struct, by the module that declares it.
@@ -41,6 +41,16 @@ pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
                 transaction::Known::SHAPE,
                 transaction::Orphan::SHAPE,
                 transaction::Ship::SHAPE,
+            ],
+        ),
+        (
+            "Tables",
+            vec![
+                table::TableHeader::SHAPE,
+                table::TableUpdate::SHAPE,
+                table::TableAnswer::SHAPE,
+                table::TableScan::SHAPE,
+                table::TablePage::SHAPE,
             ],
         ),
         (

@@ -19,6 +19,7 @@ pub mod heap;
 pub mod limits;
 pub mod message;
 pub mod object;
+pub mod table;
 pub mod transaction;
 
 pub use address::{Address, FatPointer, RegionId};

@@ -14,6 +14,7 @@
 mod change;
 mod join;
 mod region;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -180,6 +181,10 @@ impl Coordinator {
                 Request::AddRegion { member, life, near, bytes } => {
                     self.add_region(now, member, life, near, bytes).await
                 }
+                Request::CreateTable { name, options, shards } => {
+                    self.create_table(now, name, options, shards).await
+                }
+                Request::DropTable { name } => self.drop_table(now, name).await,
             }
         };
         answered.await.unwrap_or_else(Response::from)

@@ -17,7 +17,7 @@ mod slabs;
 #[cfg(test)]
 mod tests;
 
-pub use reserve::{Reserved, ReservedArray};
+pub use reserve::{Raw, Reserved, ReservedArray};
 pub use scan::{Interrupted, RegionScan};
 
 use crate::error::{HeapError, ObjectError};

@@ -7,7 +7,9 @@ use super::run::Run;
 use super::{Heap, Slot};
 use crate::bitmap::FreeSlots;
 use crate::error::{AllocError, ObjectError};
+use crate::object::HEADER_BYTES;
 use crate::size_class::Size;
+use barn_fabric::Words;
 use barn_layout::Address;
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
 
@@ -27,6 +29,18 @@ pub struct ReservedArray {
     pub slots: Vec<Reserved>,
     /// How far one is from the next.
     pub slot_bytes: usize,
+}
+
+/// Memory that holds no object.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    pub(super) slot: Address,
+    /// Where it starts; a multiple of eight.
+    pub start: Address,
+    /// How many bytes there are from there on.
+    pub bytes: usize,
+    /// The region that it lies in.
+    pub words: Words,
 }
 
 impl Heap {
@@ -61,6 +75,32 @@ impl Heap {
         let slot_bytes = self.runs[run].size.slot_bytes;
         let slots = (first..first + count).map(|slot| self.take(run, slot)).collect::<Result<_, _>>()?;
         Ok(ReservedArray { slots, slot_bytes })
+    }
+
+    /// Takes memory that holds no object: whoever takes it keeps its bytes in a shape of its own, which
+    /// must tell by itself whether what was read is whole and is what was meant.
+    /// [`Heap::release_raw`] gives it back; it is not used for another size while readers may still
+    /// look at it.
+    pub fn reserve_raw(&mut self, bytes: usize, purpose: Purpose) -> Result<Raw, AllocError> {
+        let Reserved { address, .. } = self.reserve(bytes, None, purpose)?;
+        let slot = self.locate(address).map_err(|_| AllocError::TooLarge { bytes, count: 1 })?;
+        self.runs[slot.run].touched = true;
+        let words = self.regions[slot.region].words.clone();
+        let usable = self.runs[slot.run].size.slot_bytes - HEADER_BYTES;
+        let start = Address::new(address.region(), address.offset() + HEADER_BYTES as u32);
+        Ok(Raw { slot: address, start, bytes: usable, words })
+    }
+
+    /// Gives raw memory back, zeroed: free memory is.
+    pub fn release_raw(&mut self, raw: &Raw) -> Result<(), ObjectError> {
+        const ZEROS: [u64; 512] = [0; 512];
+        let (mut at, end) = (u64::from(raw.start.offset()), u64::from(raw.start.offset()) + raw.bytes as u64);
+        while at < end {
+            let words = (((end - at) / 8) as usize).min(ZEROS.len());
+            raw.words.store_words(at, &ZEROS[..words])?;
+            at += words as u64 * 8;
+        }
+        self.release(raw.slot)
     }
 
     /// Gives back a reservation that came to nothing.

@@ -16,6 +16,7 @@ mod backoff;
 mod commit;
 mod keeper;
 pub(crate) mod phase;
+mod reach;
 mod read;
 mod resolve;
 mod retry;
@@ -24,6 +25,7 @@ mod table;
 mod transaction;
 
 pub use commit::{CommitStep, Committed, Observer};
+pub use reach::Reach;
 pub use read::{Object, Snapshot};
 pub use retry::{Attempts, RunOptions};
 pub use transaction::{Touched, Transaction};

@@ -188,6 +188,12 @@ impl Participant {
         &self.heap
     }
 
+    /// The node's objects, for other layers to change; nothing while the node has lost its place and
+    /// must not change anything.
+    pub fn heap_mut(&mut self) -> Option<&mut Heap> {
+        (!self.fenced).then_some(&mut self.heap)
+    }
+
     /// What happened, counted.
     pub fn stats(&self) -> ParticipantStats {
         self.stats

@@ -1,0 +1,5 @@
+//! A client's side of tables.
+
+pub(crate) mod memory;
+
+pub use memory::{Memory, Unreadable};

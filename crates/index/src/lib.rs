@@ -1,0 +1,29 @@
+//! Finds objects by key: tables of three designs behind one interface.
+//!
+//! - [`hopscotch`]: FaRM's chained associative hopscotch hashing, of heap objects; takes part in
+//!   transactions;
+//! - [`cuckoo`]: Pilaf's self-verifying 3-way cuckoo table;
+//! - [`cache`]: HERD's bounded, lossy cache.
+//!
+//! A table is divided into *shards*, each held by one node. The node's side of all of them is
+//! [`node::Tables`]: it alone changes a shard, on its poll loop. A client's side is [`client`]: it
+//! reads the memory for itself, or asks the node, or lets [`selector`] choose.
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod client;
+pub mod cuckoo;
+mod error;
+mod hash;
+pub mod hopscotch;
+mod key;
+pub mod node;
+mod options;
+pub mod selector;
+pub mod wire;
+
+pub use error::{Refused, TableError};
+pub use key::{Found, Key, Looked};
+pub use options::{
+    INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, KEY_BYTES_MAX, Kind, OptionsError, TableOptions, VALUE_BYTES_MAX,
+};

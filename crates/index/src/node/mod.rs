@@ -1,0 +1,324 @@
+//! A node's side of tables: it holds shards, answers about them, and alone changes them.
+//!
+//! Everything here runs on the node's poll loop, one message at a time. Which tables there are is
+//! in the cluster's configuration: a shard is made when somebody first asks for it, and given up
+//! when the node hears that its table was dropped.
+
+mod operation;
+mod shard;
+
+pub use operation::apply;
+pub use shard::{Decision, Shard, ShardStats};
+
+use crate::error::Refused;
+use crate::key::{Found, Key};
+use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
+use crate::wire::{self, Malformed, Method, next_key, next_update, split};
+use crate::{cache, cuckoo, hopscotch};
+use barn_cluster::{Configuration, MemberId};
+use barn_heap::Heap;
+use barn_layout::limits::MESSAGE_BYTES_MAX;
+use barn_layout::table::{CURSOR_END, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan};
+use std::collections::HashMap;
+use std::fmt;
+use zerocopy::IntoBytes;
+
+/// Starts the refusal of a request about a table that the node has not heard of: ask again.
+pub const NOT_YET: &str = "not yet: ";
+/// Starts the refusal of a request about a shard that is not held here.
+pub const NOT_HERE: &str = "not here: ";
+
+/// A shard, and how its table was made.
+struct Held {
+    options: TableOptions,
+    shard: Box<dyn Shard>,
+}
+
+/// The shards that a node holds.
+#[derive(Default)]
+pub struct Tables {
+    shards: HashMap<(u32, u16), Held>,
+    /// The configuration's version when dropped tables were last looked for.
+    swept: u64,
+    found: Found,
+    /// Keys of a batch that is being answered, for combining.
+    later: Vec<bool>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.shards.keys()).finish()
+    }
+}
+
+/// What the tables need of the node at the moment of a request.
+pub struct Surroundings<'a> {
+    /// The node's memory.
+    pub heap: &'a mut Heap,
+    /// The newest configuration that the node knows.
+    pub configuration: &'a Configuration,
+    /// Who the node is.
+    pub member: MemberId,
+    /// The time, in milliseconds since 1970.
+    pub now_ms: u64,
+}
+
+impl fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Surroundings({:?})", self.member)
+    }
+}
+
+impl Tables {
+    /// Answers a request; why not, otherwise.
+    pub fn handle(
+        &mut self,
+        node: Surroundings<'_>,
+        method: u16,
+        body: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let method = Method::from_bits(method).ok_or_else(|| "no such method of tables".to_string())?;
+        let (header, rest) = split::<TableHeader>(body).map_err(|error| error.to_string())?;
+        let (table, shard, count) = (header.table.get(), header.shard.get(), header.count.get());
+        let Surroundings { heap, configuration, member, now_ms } = node;
+        if configuration.version > self.swept {
+            self.sweep(heap, configuration);
+        }
+        if !self.shards.contains_key(&(table, shard)) {
+            self.make(heap, configuration, member, table, shard)?;
+        }
+        let Self { shards, found, later, .. } = self;
+        let Some(held) = shards.get_mut(&(table, shard)) else { return Err(NOT_HERE.into()) };
+        let mut at = Request { held, found, later, heap, now_ms };
+        let done = match method {
+            Method::Get => at.get(count, rest, answer),
+            Method::Update => at.update(count, rest, answer),
+            Method::Scan => at.scan(rest, answer),
+            Method::Roots => {
+                answer.extend_from_slice(&at.held.shard.roots(at.heap, rest));
+                Ok(())
+            }
+            Method::Stats => {
+                let stats = serde_json::to_vec(&at.held.shard.stats()).unwrap_or_default();
+                answer.extend_from_slice(&stats);
+                Ok(())
+            }
+            Method::Grow => {
+                at.held.shard.grow(at.heap, rest);
+                Ok(())
+            }
+        };
+        let Request { held, heap, .. } = at;
+        held.shard.tend(heap);
+        done.map_err(|error| error.to_string())
+    }
+
+    /// The shards held here.
+    pub fn stats(&self) -> impl Iterator<Item = (u32, u16, ShardStats)> + '_ {
+        self.shards.iter().map(|((table, shard), held)| (*table, *shard, held.shard.stats()))
+    }
+
+    fn make(
+        &mut self,
+        heap: &mut Heap,
+        configuration: &Configuration,
+        member: MemberId,
+        table: u32,
+        shard: u16,
+    ) -> Result<(), String> {
+        let Some(placed) = configuration.table(table) else {
+            return Err(format!("{NOT_YET}table {table} is not in configuration {}", configuration.version));
+        };
+        if placed.shards.get(shard as usize) != Some(&member) {
+            return Err(format!("{NOT_HERE}shard {shard} of table {table}"));
+        }
+        let options = TableOptions::from_text(&placed.options).map_err(|error| error.to_string())?;
+        let part = Part { table, shard, shards: placed.shards.len() as u16 };
+        let made: Result<Box<dyn Shard>, Refused> = match options.kind {
+            Kind::Hopscotch => hopscotch::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
+            Kind::Cuckoo => cuckoo::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
+            Kind::Cache => cache::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
+        };
+        let shard_made = made.map_err(|refused| refused.to_string())?;
+        self.shards.insert((table, shard), Held { options, shard: shard_made });
+        Ok(())
+    }
+
+    /// Gives up the shards of tables that are no more.
+    fn sweep(&mut self, heap: &mut Heap, configuration: &Configuration) {
+        self.swept = configuration.version;
+        self.shards.retain(|(table, _), held| {
+            let there = configuration.table(*table).is_some();
+            if !there {
+                held.shard.clear(heap);
+            }
+            there
+        });
+    }
+}
+
+/// Which part of which table a shard is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The table's number.
+    pub table: u32,
+    /// Which of its shards.
+    pub shard: u16,
+    /// How many there are.
+    pub shards: u16,
+}
+
+/// A request under way.
+struct Request<'a> {
+    held: &'a mut Held,
+    found: &'a mut Found,
+    later: &'a mut Vec<bool>,
+    heap: &'a mut Heap,
+    now_ms: u64,
+}
+
+fn add_answer(answer: &mut Vec<u8>, outcome: Outcome, version: u64, expires: u64, value: &[u8]) {
+    let header = TableAnswer {
+        outcome: (outcome as u32).into(),
+        value_bytes: (value.len() as u32).into(),
+        version: version.into(),
+        expires: expires.into(),
+    };
+    answer.extend_from_slice(header.as_bytes());
+    answer.extend_from_slice(value);
+}
+
+/// Whether an answer with another value of this length still is a message.
+fn fits(answer: &[u8], value: usize, more: u16) -> bool {
+    answer.len() + value + (usize::from(more) + 1) * TableAnswer::BYTES <= MESSAGE_BYTES_MAX
+}
+
+fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
+    match refused {
+        Refused::Busy => add_answer(answer, Outcome::Again, 0, 0, &[]),
+        Refused::Full(why) => add_answer(answer, Outcome::Full, 0, 0, why.as_bytes()),
+        Refused::Invalid(why) => add_answer(answer, Outcome::Invalid, 0, 0, why.as_bytes()),
+    }
+}
+
+impl Request<'_> {
+    fn get(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
+        let seed = self.held.options.seed;
+        if count > 1 {
+            let mut ahead = rest;
+            for _ in 0..count {
+                let key = next_key(&mut ahead)?;
+                self.held.shard.prefetch(self.heap, Key::new(seed, key));
+            }
+        }
+        for done in 0..count {
+            let key = Key::new(seed, next_key(&mut rest)?);
+            match self.held.shard.get(self.heap, key, self.found) {
+                Ok(true) if !self.found.is_expired(self.now_ms) => {
+                    let Found { value, version, expires } = &self.found;
+                    match fits(answer, value.len(), count - done) {
+                        true => add_answer(answer, Outcome::Done, *version, *expires, value),
+                        false => add_answer(answer, Outcome::Again, 0, 0, &[]),
+                    }
+                }
+                Ok(_) => add_answer(answer, Outcome::Absent, 0, 0, &[]),
+                Err(refused) => add_refusal(answer, &refused),
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
+        let seed = self.held.options.seed;
+        self.mark_combined(count, rest)?;
+        for at in 0..count {
+            let update = next_update(&mut rest)?;
+            if update.key.len() > KEY_BYTES_MAX || update.value.len() > VALUE_BYTES_MAX {
+                let why = "a key of more than 64 KiB or a value of more than 64 MiB";
+                add_refusal(answer, &Refused::Invalid(why.into()));
+                continue;
+            }
+            if self.later.get(usize::from(at)).copied().unwrap_or(false) {
+                // A later put of this batch replaces it before anybody could have seen it.
+                self.held.shard.combined();
+                add_answer(answer, Outcome::Done, 0, update.expires, &[]);
+                continue;
+            }
+            let key = Key::new(seed, update.key);
+            apply(
+                &mut *self.held.shard,
+                self.heap,
+                key,
+                &update,
+                self.now_ms,
+                |outcome, version, expires, value| {
+                    add_answer(answer, outcome, version, expires, value);
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// Finds the puts of a batch that a later put of the same key in the same batch replaces.
+    fn mark_combined(&mut self, count: u16, mut rest: &[u8]) -> Result<(), Malformed> {
+        self.later.clear();
+        if count < 2 {
+            return Ok(());
+        }
+        let mut last: HashMap<&[u8], usize> = HashMap::with_capacity(usize::from(count));
+        self.later.resize(usize::from(count), false);
+        for at in 0..usize::from(count) {
+            let update = next_update(&mut rest)?;
+            match update.operation {
+                Operation::Put => {
+                    if let Some(before) = last.insert(update.key, at) {
+                        self.later[before] = true;
+                    }
+                }
+                // What this one finds depends on the puts before it.
+                _ => {
+                    last.remove(update.key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
+        let (scan, _) = split::<TableScan>(rest)?;
+        let bytes_max = (scan.bytes_max.get() as usize).clamp(1, MESSAGE_BYTES_MAX / 2);
+        let keys_max = scan.keys_max.get().max(1);
+        let start = answer.len();
+        answer.extend_from_slice(&[0; TablePage::BYTES]);
+        let (mut count, now_ms) = (0, self.now_ms);
+        let end = self.held.shard.scan(self.heap, scan.cursor.get(), &mut |key, found| {
+            if !found.is_expired(now_ms) {
+                let header = TableAnswer {
+                    outcome: (key.len() as u32).into(),
+                    value_bytes: (found.value.len() as u32).into(),
+                    version: found.version.into(),
+                    expires: found.expires.into(),
+                };
+                answer.extend_from_slice(header.as_bytes());
+                answer.extend_from_slice(key);
+                answer.extend_from_slice(&found.value);
+                count += 1;
+            }
+            count < keys_max && answer.len() - start < bytes_max
+        });
+        // A scan that stumbles over a lock goes on there with the next page.
+        let cursor = match end {
+            Ok(next) => next.unwrap_or(CURSOR_END),
+            Err(_) => scan.cursor.get(),
+        };
+        let page = TablePage { cursor: cursor.into(), count: count.into(), reserved: 0.into() };
+        answer[start..start + TablePage::BYTES].copy_from_slice(page.as_bytes());
+        Ok(())
+    }
+}
+
+/// Begins a request for the shard `part`; see [`wire`].
+pub fn begin(message: &mut Vec<u8>, part: Part, count: u16) {
+    wire::begin(message, part.table, part.shard, count);
+}

@@ -1,0 +1,130 @@
+//! What the operations on a key do, the same for every kind of table.
+
+use super::shard::{Decision, Shard};
+use crate::error::Refused;
+use crate::key::{Found, Key};
+use crate::wire::Update;
+use barn_heap::Heap;
+use barn_layout::table::{Operation, Outcome};
+use std::borrow::Cow;
+
+/// Carries an operation out, and tells `done` what came of it: the outcome, the key's version, when
+/// it expires, and a value or a reason.
+pub fn apply(
+    shard: &mut dyn Shard,
+    heap: &mut Heap,
+    key: Key<'_>,
+    update: &Update<'_>,
+    now_ms: u64,
+    done: impl FnOnce(Outcome, u64, u64, &[u8]),
+) {
+    let mut outcome = Outcome::Done;
+    let mut expires = update.expires;
+    let mut said = Vec::new();
+    // Where nothing changes, the answer tells what is there.
+    let mut seen_version = 0;
+    let changed = shard.update(heap, key, &mut |found| {
+        let found = found.filter(|found| !found.is_expired(now_ms));
+        seen_version = found.map_or(0, |found| found.version);
+        let (decided, decision) = decide(update, found, &mut expires, &mut said);
+        outcome = decided;
+        decision
+    });
+    match changed {
+        Ok(version) => {
+            let version = if version == 0 { seen_version } else { version };
+            done(outcome, version, expires, &said);
+        }
+        Err(Refused::Busy) => done(Outcome::Again, 0, 0, &[]),
+        Err(Refused::Full(why)) => done(Outcome::Full, 0, 0, why.as_bytes()),
+        Err(Refused::Invalid(why)) => done(Outcome::Invalid, 0, 0, why.as_bytes()),
+    }
+}
+
+fn decide<'v>(
+    update: &Update<'v>,
+    found: Option<&Found>,
+    expires: &mut u64,
+    said: &mut Vec<u8>,
+) -> (Outcome, Decision<'v>) {
+    let store = Decision::Store { value: Cow::Borrowed(update.value), expires: update.expires };
+    let same = |found: &Found| found.version == update.operand;
+    match (update.operation, found) {
+        (Operation::Put, _) | (Operation::Insert, None) => (Outcome::Done, store),
+        (Operation::Insert, Some(_)) => (Outcome::Different, Decision::Keep),
+        // What has expired is removed as well, though nobody is told that it was there.
+        (Operation::Delete | Operation::DeleteVersion, None) => (Outcome::Absent, Decision::Remove),
+        (Operation::Delete, Some(_)) => (Outcome::Done, Decision::Remove),
+        (Operation::DeleteVersion, Some(found)) if same(found) => (Outcome::Done, Decision::Remove),
+        (Operation::Swap, None) => (Outcome::Absent, Decision::Keep),
+        (Operation::Swap, Some(found)) if same(found) => (Outcome::Done, store),
+        (Operation::Swap | Operation::DeleteVersion, Some(_)) => (Outcome::Different, Decision::Keep),
+        (Operation::Add, _) => match add(found.map(|found| &found.value[..]), update.operand as i64) {
+            Ok(sum) => {
+                *said = sum.to_string().into_bytes();
+                // A counter keeps the end that it was given.
+                if update.expires == 0 {
+                    *expires = found.map_or(0, |found| found.expires);
+                }
+                (Outcome::Done, Decision::Store { value: Cow::Owned(said.clone()), expires: *expires })
+            }
+            Err(why) => {
+                *said = why.into_bytes();
+                (Outcome::NotANumber, Decision::Keep)
+            }
+        },
+    }
+}
+
+/// The sum of a value, as people write numbers, and `by`. Nothing counts as 0.
+fn add(value: Option<&[u8]>, by: i64) -> Result<i64, String> {
+    let number = match value {
+        None => 0,
+        Some(bytes) => {
+            let text = std::str::from_utf8(bytes).ok();
+            let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();
+            text.and_then(|text| text.parse().ok())
+                .ok_or_else(|| format!("the value `{}` is not a whole number", shown()))?
+        }
+    };
+    let sum: Option<i64> = i64::checked_add(number, by);
+    sum.ok_or_else(|| format!("{number} and {by} together do not fit 64 bits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(operation: Operation, operand: u64) -> Update<'static> {
+        Update { operation, key: b"k", value: b"new", operand, expires: 0 }
+    }
+
+    fn decided(operation: Operation, operand: u64, found: Option<&Found>) -> (Outcome, Decision<'static>) {
+        decide(&update(operation, operand), found, &mut 0, &mut Vec::new())
+    }
+
+    #[test]
+    fn each_operation_looks_at_what_is_there() {
+        let found = Found { value: b"41".to_vec(), version: 7, expires: 0 };
+        let store = Decision::Store { value: Cow::Borrowed(&b"new"[..]), expires: 0 };
+        let there = Some(&found);
+        assert_eq!(decided(Operation::Put, 0, there), (Outcome::Done, store.clone()));
+        assert_eq!(decided(Operation::Insert, 0, None), (Outcome::Done, store.clone()));
+        assert_eq!(decided(Operation::Insert, 0, there), (Outcome::Different, Decision::Keep));
+        assert_eq!(decided(Operation::Swap, 7, there), (Outcome::Done, store));
+        assert_eq!(decided(Operation::Swap, 6, there), (Outcome::Different, Decision::Keep));
+        assert_eq!(decided(Operation::Swap, 7, None), (Outcome::Absent, Decision::Keep));
+        assert_eq!(decided(Operation::Delete, 0, there), (Outcome::Done, Decision::Remove));
+        assert_eq!(decided(Operation::DeleteVersion, 6, there).0, Outcome::Different);
+        let sum = Decision::Store { value: Cow::Owned(b"42".to_vec()), expires: 0 };
+        assert_eq!(decided(Operation::Add, 1, there), (Outcome::Done, sum));
+    }
+
+    #[test]
+    fn only_numbers_are_added_to() {
+        assert_eq!(add(None, -3), Ok(-3));
+        assert_eq!(add(Some(b"-5"), 6), Ok(1));
+        assert!(add(Some(b"five"), 1).is_err_and(|why| why.contains("`five`")));
+        assert!(add(Some(&i64::MAX.to_string().into_bytes()), 1).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! A shard: the part of a table that one node holds. One trait for all kinds.
+
+use crate::error::Refused;
+use crate::key::{Found, Key};
+use barn_heap::Heap;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// How much a shard holds, and in what memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShardStats {
+    /// Keys, those that have expired and were not yet removed among them.
+    pub keys: u64,
+    /// Bytes of keys and values.
+    pub payload_bytes: u64,
+    /// Bytes of memory, all in all.
+    pub memory_bytes: u64,
+    /// Places for keys without an overflow.
+    pub slots: u64,
+    /// Keys that lie outside of their bucket and the next (`hopscotch`).
+    pub overflowed: u64,
+    /// Keys moved to make room for others.
+    pub moves: u64,
+    /// Times that the shard, or a part of it, has grown.
+    pub grown: u64,
+    /// Gets that the node has answered.
+    pub gets: u64,
+    /// Of those, gets that found something.
+    pub hits: u64,
+    /// Changes made.
+    pub updates: u64,
+    /// Keys forgotten to make room (`cache`).
+    pub evicted: u64,
+    /// Keys removed because their time was over.
+    pub expired: u64,
+    /// Changes that were combined with a later one of the same key.
+    pub combined: u64,
+}
+
+/// The part of a table that this node holds. All of it runs on the node's poll loop; strangers read
+/// the memory meanwhile.
+pub trait Shard: Send {
+    /// Looks a key up; `false` if it is not there. What has expired is for the caller to see.
+    fn get(&mut self, heap: &Heap, key: Key<'_>, found: &mut Found) -> Result<bool, Refused>;
+
+    /// Looks a key up and changes it: `decide` is told what is there, or nothing, and says what is to
+    /// become of it. Gives the version that the key has from then on; 0 if it is not there.
+    ///
+    /// `decide` may be called once only, and nothing has been changed if this fails.
+    fn update<'v>(
+        &mut self,
+        heap: &mut Heap,
+        key: Key<'_>,
+        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+    ) -> Result<u64, Refused>;
+
+    /// Gives the keys from `cursor` on, until `each` says that it has enough; then the cursor at
+    /// which to go on, or nothing at the end. A key that is there all the time is given at least once.
+    fn scan(
+        &mut self,
+        heap: &Heap,
+        cursor: u64,
+        each: &mut dyn FnMut(&[u8], &Found) -> bool,
+    ) -> Result<Option<u64>, Refused>;
+
+    /// What a client needs to read the shard's memory for itself: the kind's own bytes. `query` is
+    /// what the client's side of the kind has asked with.
+    fn roots(&self, heap: &Heap, query: &[u8]) -> Vec<u8>;
+
+    /// How much it holds.
+    fn stats(&self) -> ShardStats;
+
+    /// Asks the CPU for the memory that a `get` of this key will look at first.
+    fn prefetch(&self, heap: &Heap, key: Key<'_>) {
+        let _ = (heap, key);
+    }
+
+    /// Counts a change that was combined with a later one.
+    fn combined(&mut self);
+
+    /// Makes room near the key whose hash `query` holds: a transaction found none.
+    fn grow(&mut self, heap: &mut Heap, query: &[u8]) {
+        let _ = (heap, query);
+    }
+
+    /// Does some of what can wait, a bounded piece; called between requests.
+    fn tend(&mut self, heap: &mut Heap) {
+        let _ = heap;
+    }
+
+    /// Gives all memory back.
+    fn clear(&mut self, heap: &mut Heap);
+}
+
+/// What `decide` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// Nothing changes.
+    #[default]
+    Keep,
+    /// The key has this value from now on.
+    Store {
+        /// The value.
+        value: Cow<'a, [u8]>,
+        /// When it expires, in milliseconds since 1970; 0 for never.
+        expires: u64,
+    },
+    /// The key is gone.
+    Remove,
+}

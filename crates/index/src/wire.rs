@@ -1,0 +1,167 @@
+//! The methods of tables, and how their messages are put together and taken apart.
+//!
+//! The structs are declared in `barn_layout::table`. Whatever a message holds, taking it apart ends in
+//! parts or in [`Malformed`].
+
+use barn_layout::table::{METHODS_START, Operation, TableAnswer, TableHeader, TableUpdate};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What can be asked of a node about tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Method {
+    /// Looks keys up.
+    Get = METHODS_START,
+    /// Changes keys.
+    Update = METHODS_START + 1,
+    /// Where a shard's memory is.
+    Roots = METHODS_START + 2,
+    /// A page of a shard's keys.
+    Scan = METHODS_START + 3,
+    /// How much a shard holds, as JSON.
+    Stats = METHODS_START + 4,
+    /// Makes room where a transaction found none.
+    Grow = METHODS_START + 5,
+}
+
+/// One past the last method's number.
+pub const METHODS_END: u16 = METHODS_START + 6;
+
+impl Method {
+    /// The method that a number means, if any.
+    pub const fn from_bits(bits: u16) -> Option<Self> {
+        Some(match bits.wrapping_sub(METHODS_START) {
+            0 => Self::Get,
+            1 => Self::Update,
+            2 => Self::Roots,
+            3 => Self::Scan,
+            4 => Self::Stats,
+            5 => Self::Grow,
+            _ => return None,
+        })
+    }
+}
+
+/// A message is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a message about a table that is not what it should be")
+    }
+}
+
+/// A struct at the start of a message, and what follows it.
+pub fn split<T>(bytes: &[u8]) -> Result<(&T, &[u8]), Malformed>
+where
+    T: FromBytes + Immutable + KnownLayout + Unaligned,
+{
+    T::ref_from_prefix(bytes).map_err(|_| Malformed)
+}
+
+/// The first `count` bytes, and what follows them.
+pub fn take(bytes: &[u8], count: usize) -> Result<(&[u8], &[u8]), Malformed> {
+    bytes.split_at_checked(count).ok_or(Malformed)
+}
+
+/// Begins a request.
+pub fn begin(message: &mut Vec<u8>, table: u32, shard: u16, count: u16) {
+    message.clear();
+    let header = TableHeader { table: table.into(), shard: shard.into(), count: count.into() };
+    message.extend_from_slice(header.as_bytes());
+}
+
+/// Adds a key to a [`Method::Get`].
+pub fn add_key(message: &mut Vec<u8>, key: &[u8]) {
+    message.extend_from_slice(&(key.len() as u32).to_le_bytes());
+    message.extend_from_slice(key);
+}
+
+/// Takes the next key of a [`Method::Get`].
+pub fn next_key<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+    let (bytes, after) = rest.split_first_chunk::<4>().ok_or(Malformed)?;
+    let (key, after) = take(after, u32::from_le_bytes(*bytes) as usize)?;
+    *rest = after;
+    Ok(key)
+}
+
+/// One change of a [`Method::Update`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update<'a> {
+    /// What to do.
+    pub operation: Operation,
+    /// With which key.
+    pub key: &'a [u8],
+    /// The value, where there is one.
+    pub value: &'a [u8],
+    /// The version to compare with, or the number to add.
+    pub operand: u64,
+    /// When the value expires; 0 for never.
+    pub expires: u64,
+}
+
+/// Adds a change to a [`Method::Update`].
+pub fn add_update(message: &mut Vec<u8>, update: &Update<'_>) {
+    let header = TableUpdate {
+        operation: (update.operation as u32).into(),
+        key_bytes: (update.key.len() as u32).into(),
+        value_bytes: (update.value.len() as u32).into(),
+        reserved: 0.into(),
+        operand: update.operand.into(),
+        expires: update.expires.into(),
+    };
+    message.extend_from_slice(header.as_bytes());
+    message.extend_from_slice(update.key);
+    message.extend_from_slice(update.value);
+}
+
+/// Takes the next change of a [`Method::Update`].
+pub fn next_update<'a>(rest: &mut &'a [u8]) -> Result<Update<'a>, Malformed> {
+    let (header, after) = split::<TableUpdate>(rest)?;
+    let (key, after) = take(after, header.key_bytes.get() as usize)?;
+    let (value, after) = take(after, header.value_bytes.get() as usize)?;
+    *rest = after;
+    let operation = Operation::from_bits(header.operation.get()).ok_or(Malformed)?;
+    Ok(Update { operation, key, value, operand: header.operand.get(), expires: header.expires.get() })
+}
+
+/// Takes the next answer, and its value.
+pub fn next_answer<'a>(rest: &mut &'a [u8]) -> Result<(&'a TableAnswer, &'a [u8]), Malformed> {
+    let (answer, after) = split::<TableAnswer>(rest)?;
+    let (value, after) = take(after, answer.value_bytes.get() as usize)?;
+    *rest = after;
+    Ok((answer, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_apart_as_they_were_put_together() {
+        let mut message = Vec::new();
+        begin(&mut message, 7, 2, 2);
+        add_key(&mut message, b"");
+        add_key(&mut message, b"key");
+        let (header, mut rest) = split::<TableHeader>(&message).unwrap();
+        assert_eq!((header.table.get(), header.shard.get(), header.count.get()), (7, 2, 2));
+        assert_eq!(next_key(&mut rest), Ok(&b""[..]));
+        assert_eq!(next_key(&mut rest), Ok(&b"key"[..]));
+        assert_eq!(next_key(&mut rest), Err(Malformed));
+
+        let update = Update { operation: Operation::Swap, key: b"k", value: b"vv", operand: 9, expires: 10 };
+        message.clear();
+        add_update(&mut message, &update);
+        assert_eq!(next_update(&mut &message[..]), Ok(update));
+        assert_eq!(next_update(&mut &message[..message.len() - 1]), Err(Malformed));
+    }
+
+    #[test]
+    fn methods_have_their_numbers() {
+        for bits in 0..256 {
+            assert!(Method::from_bits(bits).is_none_or(|method| method as u16 == bits));
+        }
+        assert_eq!(Method::from_bits(METHODS_END), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! What clients and nodes say to each other about tables.
+
+use crate::shared::shared_struct;
+use zerocopy::little_endian::{U16, U32, U64};
+
+/// The first method of tables; the others follow.
+pub const METHODS_START: u16 = 64;
+
+shared_struct! {
+    /// Begins every request about a table.
+    pub struct TableHeader: 8 {
+        /// The table's number.
+        0 => pub table: U32,
+        /// Which of its shards.
+        4 => pub shard: U16,
+        /// How many keys, changes or whatever follow.
+        6 => pub count: U16,
+    }
+}
+
+shared_struct! {
+    /// One change of a batch; the key and the value follow.
+    pub struct TableUpdate: 32 {
+        /// What to do: see [`Operation`].
+        0 => pub operation: U32,
+        /// The key's length.
+        4 => pub key_bytes: U32,
+        /// The value's length.
+        8 => pub value_bytes: U32,
+        /// Zero.
+        12 => pub reserved: U32,
+        /// The version to compare with, or the number to add.
+        16 => pub operand: U64,
+        /// When the value expires, in milliseconds since 1970; 0 for never.
+        24 => pub expires: U64,
+    }
+}
+
+shared_struct! {
+    /// What came of one key of a batch; the value follows.
+    pub struct TableAnswer: 24 {
+        /// See [`Outcome`].
+        0 => pub outcome: U32,
+        /// The length of the value, or of the reason.
+        4 => pub value_bytes: U32,
+        /// The key's version.
+        8 => pub version: U64,
+        /// When the value expires, in milliseconds since 1970; 0 for never.
+        16 => pub expires: U64,
+    }
+}
+
+shared_struct! {
+    /// Asks for a page of a shard's keys.
+    pub struct TableScan: 16 {
+        /// Where to go on; 0 from the start.
+        0 => pub cursor: U64,
+        /// Pages end past so many bytes.
+        8 => pub bytes_max: U32,
+        /// Pages end after so many keys.
+        12 => pub keys_max: U32,
+    }
+}
+
+shared_struct! {
+    /// Begins a page of a shard's keys: for each a [`TableAnswer`], then the key, then the value.
+    pub struct TablePage: 16 {
+        /// Where to go on; all ones at the end.
+        0 => pub cursor: U64,
+        /// How many keys follow.
+        8 => pub count: U32,
+        /// Zero.
+        12 => pub reserved: U32,
+    }
+}
+
+/// The cursor after the last key.
+pub const CURSOR_END: u64 = u64::MAX;
+
+/// What to do with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Operation {
+    /// It has this value from now on.
+    Put = 1,
+    /// It has this value, if it had none.
+    Insert = 2,
+    /// It has none.
+    Delete = 3,
+    /// It has this value, if its version is the operand.
+    Swap = 4,
+    /// Its value, a decimal number, grows by the operand; the sum is the answer.
+    Add = 5,
+    /// It has none, if its version is the operand.
+    DeleteVersion = 6,
+}
+
+impl Operation {
+    /// The operation that a number means.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        Some(match bits {
+            1 => Self::Put,
+            2 => Self::Insert,
+            3 => Self::Delete,
+            4 => Self::Swap,
+            5 => Self::Add,
+            6 => Self::DeleteVersion,
+            _ => return None,
+        })
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Outcome {
+    /// The key is there; the change was made.
+    Done = 1,
+    /// The key is not there; nothing was changed.
+    Absent = 2,
+    /// The key is there already, or its version is another; nothing was changed.
+    Different = 3,
+    /// A transaction holds it, or the answers before it have filled the message: ask again.
+    Again = 4,
+    /// There is no memory left.
+    Full = 5,
+    /// The value is not a number.
+    NotANumber = 6,
+    /// The request makes no sense; the reason follows.
+    Invalid = 7,
+}
+
+impl Outcome {
+    /// The outcome that a number means.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        Some(match bits {
+            1 => Self::Done,
+            2 => Self::Absent,
+            3 => Self::Different,
+            4 => Self::Again,
+            5 => Self::Full,
+            6 => Self::NotANumber,
+            7 => Self::Invalid,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_mean_what_they_say() {
+        for bits in 0..16 {
+            assert!(Operation::from_bits(bits).is_none_or(|operation| operation as u32 == bits));
+            assert!(Outcome::from_bits(bits).is_none_or(|outcome| outcome as u32 == bits));
+        }
+    }
+}
