@@ -95,6 +95,15 @@ impl Heap {
         }
     }
 
+    /// Asks the CPU for an object that is about to be read.
+    #[inline]
+    pub fn prefetch_to_read(&self, address: Address, bytes: usize) {
+        if let Some(region) = self.by_id.get(&address.region()) {
+            let words = &self.regions[*region as usize].words;
+            words.prefetch(u64::from(address.offset()), HEADER_BYTES + bytes);
+        }
+    }
+
     /// Closes a locked object: it cannot be read until it has been written or unlocked.
     pub fn close(&mut self, address: Address) -> Result<(), ObjectError> {
         let (slot, header) = self.locked(address)?;

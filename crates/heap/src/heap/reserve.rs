@@ -3,11 +3,11 @@
 //! FaRM's order: in the hint's block, in its region, anywhere. Which region is nearest in the ring
 //! is for the caller to know, who chooses the node and the hint.
 
-use super::run::Run;
+use super::run::{Floor, Run};
 use super::{Heap, Slot};
 use crate::bitmap::FreeSlots;
 use crate::error::{AllocError, ObjectError};
-use crate::object::HEADER_BYTES;
+use crate::object::{HEADER_BYTES, publish};
 use crate::size_class::Size;
 use barn_fabric::Words;
 use barn_layout::Address;
@@ -75,6 +75,38 @@ impl Heap {
         let slot_bytes = self.runs[run].size.slot_bytes;
         let slots = (first..first + count).map(|slot| self.take(run, slot)).collect::<Result<_, _>>()?;
         Ok(ReservedArray { slots, slot_bytes })
+    }
+
+    /// Takes `count` slots side by side whose objects will all have one incarnation, so that whoever
+    /// knows one of them knows them all. They are as long as `bytes` asks for, not longer.
+    pub fn reserve_uniform_array(
+        &mut self,
+        bytes: usize,
+        count: usize,
+        purpose: Purpose,
+    ) -> Result<ReservedArray, AllocError> {
+        let mut array = self.reserve_array(bytes, count, None, purpose)?;
+        let wanted = Size::for_object(bytes).map(|size| size.slot_bytes);
+        let incarnation = array.slots.iter().map(|slot| slot.incarnation).max().unwrap_or(0);
+        for slot in &mut array.slots {
+            let at = self.locate(slot.address).ok().zip(self.header(slot.address).ok());
+            if let Some((at, header)) = at.filter(|_| slot.incarnation != incarnation) {
+                let words = &self.regions[at.region].words;
+                publish::vacate(words, at.offset, header.word.version() + 1, incarnation)?;
+                let run = &mut self.runs[at.run];
+                run.touched = true;
+                run.floor = run.floor.above(Floor::over(header.word.version() + 1, incarnation));
+                slot.incarnation = incarnation;
+            }
+        }
+        if wanted != Some(array.slot_bytes) {
+            for slot in &array.slots {
+                // They were reserved just now.
+                let _ = self.release(slot.address);
+            }
+            return Err(AllocError::TooLarge { bytes, count });
+        }
+        Ok(array)
     }
 
     /// Takes memory that holds no object: whoever takes it keeps its bytes in a shape of its own, which

@@ -1,84 +1,25 @@
-//! FaRM's chained associative hopscotch hashing.
+//! FaRM's chained associative hopscotch hashing (section 3.6): one READ in the common case.
+//!
+//! A bucket is a heap object with H/2 slots. A key lies in its home bucket, in the next, or in the
+//! home's overflow block, so that one READ of two neighbours finds most. What differs from the paper:
+//! - buckets come in segments of about 64 KiB, found through a directory that clients keep a copy of;
+//!   a full one is split without stopping the table, and freed, so that a client with an old copy
+//!   notices;
+//! - an overflow block has all entries of its chain, so that a lookup never needs a third READ;
+//! - of several seeds for a segment the one is used with which the fewest entries overflow;
+//! - an entry's version, for compare-and-swap, follows from its bucket's: see [`bucket`].
 
-use crate::client::memory::{Memory, Unreadable};
-use crate::error::Refused;
-use crate::key::{Found, Key, Looked};
-use crate::node::{Decision, Part, Shard, ShardStats};
-use crate::options::TableOptions;
-use crate::wire::Malformed;
-use barn_heap::Heap;
-use barn_layout::RegionId;
+mod bucket;
+mod change;
+mod directory;
+mod local;
+mod lookup;
+mod owner;
+mod rebuild;
+mod shape;
+mod transaction;
+#[cfg(test)]
+mod tests;
 
-/// The node's side.
-#[derive(Debug)]
-pub struct Owner {}
-
-impl Owner {
-    /// An empty shard.
-    pub fn new(_heap: &mut Heap, _options: &TableOptions, _part: Part) -> Result<Self, Refused> {
-        Err(Refused::Invalid("this kind of table is not there yet".into()))
-    }
-}
-
-impl Shard for Owner {
-    fn get(&mut self, _: &Heap, _: Key<'_>, _: &mut Found) -> Result<bool, Refused> {
-        Ok(false)
-    }
-
-    fn update<'v>(
-        &mut self,
-        _: &mut Heap,
-        _: Key<'_>,
-        _: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
-    ) -> Result<u64, Refused> {
-        Ok(0)
-    }
-
-    fn scan(
-        &mut self,
-        _: &Heap,
-        _: u64,
-        _: &mut dyn FnMut(&[u8], &Found) -> bool,
-    ) -> Result<Option<u64>, Refused> {
-        Ok(None)
-    }
-
-    fn roots(&self, _: &Heap, _: &[u8]) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn stats(&self) -> ShardStats {
-        ShardStats::default()
-    }
-
-    fn combined(&mut self) {}
-
-    fn clear(&mut self, _: &mut Heap) {}
-}
-
-/// What a client knows of a shard's memory.
-#[derive(Clone, Debug)]
-pub struct Roots {}
-
-impl Roots {
-    /// What the node has said.
-    pub fn parse(_bytes: &[u8], _options: &TableOptions, _part: Part) -> Result<Self, Malformed> {
-        Err(Malformed)
-    }
-
-    /// The regions that lookups read.
-    pub fn regions(&self) -> Vec<RegionId> {
-        Vec::new()
-    }
-
-    /// Looks a key up in the shard's memory. Adds the READs that it made to `reads`.
-    pub async fn lookup<M: Memory + Sync>(
-        &self,
-        _memory: &M,
-        _key: Key<'_>,
-        _found: &mut Found,
-        _reads: &mut u32,
-    ) -> Result<Looked, Unreadable> {
-        Ok(Looked::Stale)
-    }
-}
+pub use lookup::Roots;
+pub use owner::Owner;

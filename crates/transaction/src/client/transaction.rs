@@ -291,6 +291,13 @@ impl Transaction {
         Ok(())
     }
 
+    /// The version of an object that the transaction has touched, and whether it has changed it; of a
+    /// new object, the version that it will have.
+    pub fn version_of(&self, pointer: Pointer) -> (u64, bool) {
+        let entry = self.find(pointer.address).map(|at| &self.entries[at]);
+        entry.map_or((0, false), |entry| (entry.version, entry.change == Some(Change::Update)))
+    }
+
     /// What the transaction has touched so far.
     pub fn touched(&self) -> Vec<Touched> {
         let live = self.entries.iter().filter(|entry| !self.is_unmade(entry));

@@ -1,0 +1,420 @@
+//! The node's side of a shard.
+
+use super::bucket::{self, Entry, Outside, Slots, entry_version};
+use super::change::{Effect, Failure, Work};
+use super::directory::{Directory, Excerpt, Segment};
+use super::local::{Local, Peek, finish};
+use super::rebuild::{self, Moving};
+use super::shape::Shape;
+use crate::error::Refused;
+use crate::hash::scale;
+use crate::key::{Found, Key};
+use crate::node::{Decision, Part, Shard, ShardStats};
+use crate::options::TableOptions;
+use barn_heap::{AllocError, Heap};
+use barn_layout::Address;
+use barn_transaction::Pointer;
+
+/// A table is made for its capacity at this part of its slots: FaRM's figures are for it.
+const FILL_WANTED: f64 = 0.9;
+/// A segment is split when this part of its slots is taken.
+const FILL_MAX: f64 = 0.96;
+/// Another seed is looked for when more than this part of the keys overflow.
+const OVERFLOW_WANTED: f64 = 0.025;
+/// ... and again when the keys have grown by this part since.
+const RESEED_STEP: f64 = 0.02;
+/// Segments that are made at a time ahead of their use: about 30 µs each.
+const MADE_AHEAD: usize = 4;
+
+/// What the owner knows of a segment.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    segment: Segment,
+    keys: u32,
+    overflowed: u32,
+    /// The keys when another seed was last looked for.
+    reseeded_at: u32,
+}
+
+/// A segment that has not been made yet.
+const UNMADE: u32 = u32::MAX;
+
+/// A shard of a hopscotch table.
+#[derive(Debug)]
+pub struct Owner {
+    shape: Shape,
+    seed: u64,
+    directory: Directory<u32>,
+    segments: Vec<Known>,
+    /// Numbers of segments that are free again.
+    free: Vec<u32>,
+    /// Places before this one have a segment.
+    made: usize,
+    next_seed: u16,
+    stats: ShardStats,
+}
+
+impl Owner {
+    /// An empty shard.
+    pub fn new(heap: &mut Heap, options: &TableOptions, part: Part) -> Result<Self, Refused> {
+        let shape = Shape::new(options);
+        let capacity = options.capacity.div_ceil(u64::from(part.shards.max(1))).max(1);
+        let per_segment = shape.segment_slots() as f64 * FILL_WANTED;
+        let wanted = (capacity as f64 / per_segment).ceil() as u64;
+        let budget = heap.usage().budget_bytes / ((shape.homes + 1) * shape.stride) as u64;
+        let base = wanted.clamp(1, budget.clamp(1, 1 << 22)) as usize;
+        let mut owner = Self {
+            shape,
+            seed: options.seed,
+            directory: Directory::new(vec![UNMADE; base]),
+            segments: Vec::new(),
+            free: Vec::new(),
+            made: 0,
+            next_seed: 1,
+            stats: ShardStats::default(),
+        };
+        // At least one, so that a node without room says so at once.
+        owner.make_segment(heap, 0).map_err(|error| refused(Failure::Full(error.to_string())))?;
+        Ok(owner)
+    }
+
+    /// Makes the segment of a place that has none.
+    fn make_segment(&mut self, heap: &mut Heap, place: usize) -> Result<u32, AllocError> {
+        let built = rebuild::build(heap, &self.shape, 0, 0, &[])?;
+        let number = self.adopt(&built);
+        let span = self.directory.span(place, 0);
+        self.directory.set(span, number);
+        Ok(number)
+    }
+
+    /// Takes a segment in.
+    fn adopt(&mut self, built: &rebuild::Built) -> u32 {
+        let known = Known {
+            segment: built.segment,
+            keys: built.keys as u32,
+            overflowed: built.overflowed as u32,
+            reseeded_at: built.keys as u32,
+        };
+        self.stats.memory_bytes = self.stats.memory_bytes.wrapping_add_signed(built.memory);
+        self.stats.slots += self.shape.segment_slots() as u64;
+        match self.free.pop() {
+            Some(number) => {
+                self.segments[number as usize] = known;
+                number
+            }
+            None => {
+                self.segments.push(known);
+                self.segments.len() as u32 - 1
+            }
+        }
+    }
+
+    /// The segment of a hash, which is made if need be.
+    fn segment(&mut self, heap: &mut Heap, hash: u64) -> Result<u32, Refused> {
+        match self.directory.get(hash) {
+            UNMADE => {
+                let place = self.directory.place(hash);
+                self.make_segment(heap, place).map_err(|error| refused(Failure::Full(error.to_string())))
+            }
+            number => Ok(number),
+        }
+    }
+
+    /// Replaces a segment by one or two that are built anew of its entries.
+    fn rebuild(&mut self, heap: &mut Heap, hash: u64, split: bool) -> Result<(), Failure> {
+        let number = self.directory.get(hash);
+        let Some(Known { segment, overflowed, .. }) = self.segments.get(number as usize).copied() else {
+            return Ok(());
+        };
+        let mut depth = segment.depth;
+        if split && depth == self.directory.depth() {
+            if !self.directory.can_double() {
+                return Err(Failure::Crowded);
+            }
+            self.directory.double();
+        }
+        let contents = rebuild::gather(heap, &segment, &self.shape, self.seed).ok_or(Failure::Busy)?;
+        let span = self.directory.span(self.directory.place(hash), depth);
+        let middle = span.start + span.len() / 2;
+        let places = self.directory.places().len() as u64;
+        let (low, high): (Vec<Moving>, Vec<Moving>) = match split {
+            true => {
+                depth += 1;
+                contents.entries.iter().cloned().partition(|entry| (scale(entry.hash, places) as usize) < middle)
+            }
+            false => (contents.entries.clone(), Vec::new()),
+        };
+        let mut built = Vec::new();
+        for entries in [Some(&low), split.then_some(&high)].into_iter().flatten() {
+            self.next_seed = self.next_seed.wrapping_add(16).max(1);
+            let (seed, overflows) = rebuild::best_seed(entries, &self.shape, self.next_seed);
+            // A new seed alone must be worth the work.
+            if !split && overflows * 5 > overflowed as usize * 4 {
+                return Ok(());
+            }
+            match rebuild::build(heap, &self.shape, seed, depth, entries) {
+                Ok(done) => built.push(done),
+                Err(error) => {
+                    built.iter().for_each(|done| rebuild::unbuild(heap, done, &self.shape, self.seed));
+                    return Err(Failure::Full(error.to_string()));
+                }
+            }
+        }
+        let numbers: Vec<u32> = built.iter().map(|done| self.adopt(done)).collect();
+        match numbers[..] {
+            [one] => self.directory.set(span, one),
+            [low, high] => {
+                self.directory.set(span.start..middle, low);
+                self.directory.set(middle..span.end, high);
+            }
+            _ => {}
+        }
+        let given = contents.free(heap).map_err(|_| Failure::Busy)?;
+        self.stats.memory_bytes = self.stats.memory_bytes.wrapping_add_signed(-given);
+        self.stats.slots -= self.shape.segment_slots() as u64;
+        let after: usize = built.iter().map(|done| done.overflowed).sum();
+        self.stats.overflowed = self.stats.overflowed + after as u64 - u64::from(overflowed);
+        self.stats.moves += contents.entries.len() as u64;
+        self.stats.grown += u64::from(split);
+        self.free.push(number);
+        Ok(())
+    }
+
+    /// Counts what a change did, and looks after the segment that it changed.
+    fn account(&mut self, heap: &mut Heap, number: u32, hash: u64, effect: Effect, memory: i64) {
+        let stats = &mut self.stats;
+        stats.updates += u64::from(effect.stored);
+        stats.keys = stats.keys.wrapping_add_signed(effect.keys);
+        stats.payload_bytes = stats.payload_bytes.wrapping_add_signed(effect.payload);
+        stats.memory_bytes = stats.memory_bytes.wrapping_add_signed(memory);
+        stats.overflowed = stats.overflowed.wrapping_add_signed(effect.overflowed);
+        stats.moves += effect.moves;
+        let known = &mut self.segments[number as usize];
+        known.keys = known.keys.wrapping_add_signed(effect.keys as i32);
+        known.overflowed = known.overflowed.wrapping_add_signed(effect.overflowed as i32);
+        if effect.keys <= 0 {
+            return;
+        }
+        let Known { keys, overflowed, reseeded_at, .. } = *known;
+        if f64::from(keys) > self.shape.segment_slots() as f64 * FILL_MAX {
+            // Without memory to split, the overflow blocks have room for a while.
+            let _ = self.rebuild(heap, hash, true);
+        } else if f64::from(overflowed) > f64::from(keys) * OVERFLOW_WANTED
+            && f64::from(keys) > f64::from(reseeded_at) * (1.0 + RESEED_STEP)
+        {
+            known.reseeded_at = keys;
+            let _ = self.rebuild(heap, hash, false);
+        }
+    }
+
+    fn peek_found(
+        &self,
+        heap: &Heap,
+        object: (Address, u64),
+        control: bucket::Control,
+        entry: Entry<'_>,
+        each: &mut dyn FnMut(&[u8], &Found) -> bool,
+    ) -> bool {
+        let version = entry_version(object.0, object.1, control);
+        match entry {
+            Entry::Inline { key, value, expires } => each(key, &Found { value: value.to_vec(), version, expires }),
+            Entry::Outside { pointer, .. } => {
+                let mut body = Vec::new();
+                let read = heap.read(pointer.address, &mut body).is_ok();
+                match Outside::parse(&body).filter(|_| read) {
+                    Some(Outside { expires, key, value }) => {
+                        each(key, &Found { value: value.to_vec(), version, expires })
+                    }
+                    None => true,
+                }
+            }
+        }
+    }
+}
+
+fn refused(failure: Failure) -> Refused {
+    match failure {
+        Failure::Busy => Refused::Busy,
+        // Nobody but the owner splits segments: nothing of one that it knows can be gone.
+        Failure::Gone => Refused::Invalid("a bucket is not where it should be: the table is damaged".into()),
+        Failure::Crowded => Refused::Full("an overflow block is full, and the segment cannot be split".into()),
+        Failure::Full(why) => Refused::Full(why),
+        Failure::Client(error) => Refused::Invalid(error.to_string()),
+    }
+}
+
+impl Shard for Owner {
+    fn get(&mut self, heap: &Heap, key: Key<'_>, found: &mut Found) -> Result<bool, Refused> {
+        self.stats.gets += 1;
+        let Some(known) = self.segments.get(self.directory.get(key.hash) as usize) else { return Ok(false) };
+        let mut store = Peek(heap);
+        let work = Work::new(&mut store, known.segment, &self.shape, self.seed);
+        let there = finish(work.get(key, found)).map_err(refused)?;
+        self.stats.hits += u64::from(there);
+        Ok(there)
+    }
+
+    fn update<'v>(
+        &mut self,
+        heap: &mut Heap,
+        key: Key<'_>,
+        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+    ) -> Result<u64, Refused> {
+        // What is decided once is kept: a segment that has to be split first is searched again.
+        let mut decided: Option<Decision<'v>> = None;
+        for _ in 0..3 {
+            let number = self.segment(heap, key.hash)?;
+            let segment = self.segments[number as usize].segment;
+            let mut local = Local::new(heap);
+            let work = Work::new(&mut local, segment, &self.shape, self.seed);
+            let changed = finish(work.change(key, &mut |found| {
+                decided.get_or_insert_with(|| decide(found)).clone()
+            }));
+            match changed {
+                Ok(effect) => {
+                    let memory = local.commit().map_err(refused)?;
+                    self.account(heap, number, key.hash, effect, memory);
+                    return Ok(effect.version);
+                }
+                Err(Failure::Crowded) => {
+                    local.abandon();
+                    self.rebuild(heap, key.hash, true).map_err(refused)?;
+                }
+                Err(failure) => {
+                    local.abandon();
+                    return Err(refused(failure));
+                }
+            }
+        }
+        Err(Refused::Full("an overflow block is full after two splits".into()))
+    }
+
+    fn scan(
+        &mut self,
+        heap: &Heap,
+        cursor: u64,
+        each: &mut dyn FnMut(&[u8], &Found) -> bool,
+    ) -> Result<Option<u64>, Refused> {
+        // The cursor is a hash: segments are gone through in the order of the hashes that they cover,
+        // which splitting does not change.
+        let places = self.directory.places().len() as u64;
+        let mut place = scale(cursor, places) as usize;
+        while place < places as usize {
+            let number = self.directory.places()[place];
+            let Some(known) = self.segments.get(number as usize) else {
+                place += 1;
+                continue;
+            };
+            let segment = known.segment;
+            let (mut body, mut more) = (Vec::new(), true);
+            for index in 0..=self.shape.homes {
+                let mut next = Some((segment.bucket(index, &self.shape), false));
+                while let Some((pointer, is_chain)) = next.take() {
+                    let header = heap.read(pointer.address, &mut body).map_err(|_| refused(Failure::Gone))?;
+                    let object = (pointer.address, header.word.version());
+                    let slots = match is_chain {
+                        true => Slots::of_chain(&body, &self.shape),
+                        false => Slots::of_bucket(&body, &self.shape),
+                    };
+                    for at in 0..slots.count() {
+                        if let Some((control, entry)) = slots.entry(at) {
+                            more &= self.peek_found(heap, object, control, entry, each);
+                        }
+                    }
+                    if let Some(chain) = bucket::chain(&body).filter(|_| !is_chain) {
+                        next = Some((chain.pointer(pointer.address, &self.shape), true));
+                    }
+                }
+            }
+            place = self.directory.span(place, segment.depth).end;
+            // A segment is given whole: within it there is no order to go on from.
+            if !more && place < places as usize {
+                return Ok(Some(first_hash(place as u64, places)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn roots(&self, _: &Heap, query: &[u8]) -> Vec<u8> {
+        let unmade = Segment { address: Address::from_bits(0), incarnation: 0, seed: 0, depth: 0 };
+        let segment =
+            |number: u32| self.segments.get(number as usize).map_or(unmade, |known| known.segment);
+        let (base, depth) = (self.directory.base(), self.directory.depth());
+        let (mut place, end) = match query.first_chunk() {
+            Some(hash) => {
+                let place = self.directory.place(u64::from_le_bytes(*hash));
+                let span = self.directory.span(place, segment(self.directory.places()[place]).depth);
+                (span.start, span.end)
+            }
+            None => (0, self.directory.places().len()),
+        };
+        let first = place;
+        let mut segments = Vec::new();
+        while place < end {
+            let next = segment(self.directory.places()[place]);
+            place = self.directory.span(place, next.depth).end;
+            segments.push(next);
+        }
+        Excerpt::new(base, depth, first, segments).to_bytes()
+    }
+
+    fn stats(&self) -> ShardStats {
+        self.stats.clone()
+    }
+
+    fn prefetch(&self, heap: &Heap, key: Key<'_>) {
+        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize) {
+            let home = self.shape.home(key.hash, known.segment.seed);
+            let Pointer { address, bytes, .. } = known.segment.bucket(home, &self.shape);
+            heap.prefetch_to_read(address, bytes as usize);
+        }
+    }
+
+    fn combined(&mut self) {
+        self.stats.combined += 1;
+    }
+
+    fn grow(&mut self, heap: &mut Heap, query: &[u8]) {
+        if let Some(hash) = query.first_chunk() {
+            // Whoever asked finds out by trying again.
+            let _ = self.rebuild(heap, u64::from_le_bytes(*hash), true);
+        }
+    }
+
+    fn tend(&mut self, heap: &mut Heap) {
+        for _ in 0..MADE_AHEAD {
+            let Some(place) = (self.made..self.directory.places().len())
+                .take(1024)
+                .find(|place| self.directory.places()[*place] == UNMADE)
+            else {
+                self.made = (self.made + 1024).min(self.directory.places().len());
+                return;
+            };
+            self.made = place;
+            if self.make_segment(heap, place).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn clear(&mut self, heap: &mut Heap) {
+        let mut numbers: Vec<u32> = self.directory.places().to_vec();
+        numbers.dedup();
+        for number in numbers {
+            let Some(known) = self.segments.get(number as usize) else { continue };
+            if let Some(contents) = rebuild::gather(heap, &known.segment, &self.shape, self.seed) {
+                contents.free_outside(heap, &self.shape);
+                let _ = contents.free(heap);
+            }
+        }
+        self.directory = Directory::new(vec![UNMADE]);
+        self.segments.clear();
+        self.stats = ShardStats::default();
+    }
+}
+
+/// The first hash of a place.
+fn first_hash(place: u64, places: u64) -> u64 {
+    let shifted = (u128::from(place) << 64).div_ceil(u128::from(places));
+    shifted as u64
+}
