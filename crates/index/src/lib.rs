@@ -22,6 +22,7 @@ mod options;
 pub mod selector;
 pub mod wire;
 
+pub use client::{Answers, Put, Scan, Swapped, Table, TableInfo, TableStats, TableTransaction, Way};
 pub use error::{Refused, TableError};
 pub use key::{Found, Key, Looked};
 pub use options::{

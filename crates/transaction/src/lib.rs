@@ -44,7 +44,7 @@ pub use barn_layout::transaction::{Change, TransactionId};
 pub use {
     client::{
         Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
-        Object, Observer, Reach, RunOptions, Snapshot, Touched, Transaction,
+        Object, Observer, Reach, RunOptions, Snapshot, Touched, Transaction, Waits,
     },
     error::{ClientError, CommitError, RunError},
     id::{NotAPointer, Pointer},

@@ -1,5 +1,19 @@
-//! A client's side of tables.
+//! A client's side of tables: one interface for all kinds.
 
+mod batch;
+mod catalogue;
 pub(crate) mod memory;
+mod read;
+mod roots;
+mod scan;
+mod table;
+mod transaction;
+mod update;
 
+pub use batch::Answers;
+pub use catalogue::TableInfo;
 pub use memory::{Memory, Unreadable};
+pub use scan::Scan;
+pub use table::{Table, TableStats, Way};
+pub use transaction::TableTransaction;
+pub use update::{Put, Swapped};

@@ -29,7 +29,7 @@ impl Shard for Owner {
         &mut self,
         _: &mut Heap,
         _: Key<'_>,
-        _: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+        _: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, Refused> {
         Ok(0)
     }
@@ -69,6 +69,18 @@ impl Roots {
     /// The regions that lookups read.
     pub fn regions(&self) -> Vec<RegionId> {
         Vec::new()
+    }
+
+    /// Looks many keys up in mapped memory.
+    pub fn lookup_batch_mapped<M: Memory>(
+        &self,
+        _memory: &M,
+        _keys: &[Key<'_>],
+        _found: &mut [Found],
+        _looked: &mut [Looked],
+        _reads: &mut u64,
+    ) -> Result<(), Unreadable> {
+        Ok(())
     }
 
     /// Looks a key up in the shard's memory. Adds the READs that it made to `reads`.

@@ -14,7 +14,7 @@ use super::directory::Segment;
 use super::shape::Shape;
 use crate::key::{Found, Key};
 use crate::node::Decision;
-use barn_layout::Address;
+use barn_layout::{Address, planted};
 use barn_transaction::{ClientError, Pointer};
 
 /// How far from home an insert looks for a free slot, either way: beyond, an overflow block is cheaper.
@@ -259,7 +259,7 @@ impl<'a, S: Store> Work<'a, S> {
     pub(super) async fn change<'v>(
         mut self,
         key: Key<'_>,
-        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+        decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<Effect, Failure> {
         let mut found = Found::default();
         let place = self.search(key, &mut found).await?;
@@ -515,13 +515,10 @@ impl<'a, S: Store> Work<'a, S> {
         self.put(to_at, free, control, &entry);
         self.erase(from_at, slot);
         let (first, second) = if from < to { (from_at, to_at) } else { (to_at, from_at) };
-        #[cfg(not(barn_plant = "joint_version_skipped"))]
-        {
+        if !planted("joint_version_skipped") {
             bucket::bump_joint_forward(&mut self.dirty(first).body);
             bucket::bump_joint_back(&mut self.dirty(second).body);
         }
-        #[cfg(barn_plant = "joint_version_skipped")]
-        let _ = (first, second);
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ use barn_fabric::region::{AccessError, Ordering, fence};
 use barn_heap::object::{Header, read_bytes};
 use barn_heap::{HEADER_BYTES, Seen, inspect};
 use barn_layout::object::{LockMode, VersionWord};
-use barn_layout::{Address, RegionId};
+use barn_layout::{Address, RegionId, planted};
 use barn_transaction::Pointer;
 
 /// The most slots of a bucket: H = 16.
@@ -145,7 +145,7 @@ impl Roots {
                     }
                 }
                 Bucket::Not { forward, chain, .. } if index == home => (joint, chained) = (forward, chain),
-                Bucket::Not { back, .. } if back != joint && cfg!(not(barn_plant = "joint_version_ignored")) => {
+                Bucket::Not { back, .. } if back != joint && !planted("joint_version_ignored") => {
                     return Ok(Looked::Unsettled);
                 }
                 Bucket::Not { .. } => {}
@@ -270,7 +270,7 @@ impl Roots {
             }
             if index == home {
                 (joint, chained) = (bucket::joint_forward(body), bucket::chain(body));
-            } else if bucket::joint_back(body) != joint && cfg!(not(barn_plant = "joint_version_ignored")) {
+            } else if bucket::joint_back(body) != joint && !planted("joint_version_ignored") {
                 return Ok(Looked::Unsettled);
             }
         }

@@ -23,3 +23,4 @@ mod tests;
 
 pub use lookup::Roots;
 pub use owner::Owner;
+pub(crate) use transaction::NotDone;

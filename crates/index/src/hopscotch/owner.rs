@@ -258,7 +258,7 @@ impl Shard for Owner {
         &mut self,
         heap: &mut Heap,
         key: Key<'_>,
-        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+        decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, Refused> {
         // What is decided once is kept: a segment that has to be split first is searched again.
         let mut decided: Option<Decision<'v>> = None;

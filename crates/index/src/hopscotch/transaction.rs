@@ -100,6 +100,6 @@ impl Roots {
         let segment = self.segment(key).ok_or(NotDone::Stale)?;
         let mut store = Within(transaction);
         let work = Work::new(&mut store, segment, self.shape(), seed);
-        work.change(key, &mut |found| decide(found)).await.map(|effect| effect.version).map_err(not_done)
+        work.change(key, decide).await.map(|effect| effect.version).map_err(not_done)
     }
 }

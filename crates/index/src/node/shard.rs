@@ -52,7 +52,7 @@ pub trait Shard: Send {
         &mut self,
         heap: &mut Heap,
         key: Key<'_>,
-        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+        decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, Refused>;
 
     /// Gives the keys from `cursor` on, until `each` says that it has enough; then the cursor at
@@ -108,4 +108,27 @@ pub enum Decision<'a> {
     },
     /// The key is gone.
     Remove,
+}
+
+impl ShardStats {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            keys, payload_bytes, memory_bytes, slots, overflowed, moves, grown, gets, hits, updates, evicted,
+            expired, combined,
+        } = other;
+        self.keys += keys;
+        self.payload_bytes += payload_bytes;
+        self.memory_bytes += memory_bytes;
+        self.slots += slots;
+        self.overflowed += overflowed;
+        self.moves += moves;
+        self.grown += grown;
+        self.gets += gets;
+        self.hits += hits;
+        self.updates += updates;
+        self.evicted += evicted;
+        self.expired += expired;
+        self.combined += combined;
+    }
 }

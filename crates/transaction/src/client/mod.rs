@@ -25,7 +25,7 @@ mod table;
 mod transaction;
 
 pub use commit::{CommitStep, Committed, Observer};
-pub use reach::Reach;
+pub use reach::{Reach, Waits};
 pub use read::{Object, Snapshot};
 pub use retry::{Attempts, RunOptions};
 pub use transaction::{Touched, Transaction};

@@ -5,7 +5,8 @@ use super::read::Operation;
 use super::table::Table;
 use super::{Client, ClientStats};
 use crate::error::{Broken, ClientError};
-use barn_cluster::MemberId;
+use super::backoff::Backoff;
+use barn_cluster::{MemberId, Refusal, Response};
 use barn_fabric::RemoteRegion;
 use barn_layout::RegionId;
 use std::fmt;
@@ -57,6 +58,26 @@ impl Reach<'_> {
     }
 }
 
+/// Waits between attempts.
+#[derive(Debug)]
+pub struct Waits<'a> {
+    client: &'a Client,
+    backoff: Backoff,
+}
+
+impl Waits<'_> {
+    /// Waits before the next attempt; false if the deadline is over.
+    pub async fn next(&mut self) -> bool {
+        self.backoff.wait(&self.client.inner).await
+    }
+
+    /// Waits for at least so long before the next attempt; false if the deadline is over.
+    pub async fn next_after(&mut self, time: Duration) -> bool {
+        super::backoff::pause(&self.client.inner.environment, time).await;
+        self.next().await
+    }
+}
+
 impl Client {
     /// What can be read now.
     #[inline]
@@ -81,11 +102,23 @@ impl Client {
         answer: &mut Vec<u8>,
     ) -> Result<(), ClientError> {
         let inner = &*self.inner;
-        let session = inner.table().session;
-        let node = inner.node(session, member).await?;
+        let (session, node) = loop {
+            let session = inner.table().session;
+            match inner.node(session, member).await {
+                Ok(node) => break (session, node),
+                // Nothing has been sent yet: the next session will do as well.
+                Err(ClientError::SessionLost) if inner.table().session != session => {}
+                Err(error) => return Err(error),
+            }
+        };
         ClientStats::add(&inner.stats.messages, 1);
         let asked = node.connection.call(method, body, answer).await;
         asked.map_err(|error| inner.broken(session, Broken::from(error)))
+    }
+
+    /// A random number.
+    pub fn random(&self) -> u64 {
+        self.inner.random_below(u64::MAX) + 1
     }
 
     /// Brings the directory up to date.
@@ -98,9 +131,45 @@ impl Client {
         self.inner.refresh(session).await;
     }
 
-    /// Waits, on the client's own clock.
-    pub async fn pause(&self, time: Duration) {
-        super::backoff::pause(&self.inner.environment, time).await;
+    /// Asks the coordinator: the member that answers as one.
+    pub async fn coordinate(&self, request: &barn_cluster::Request) -> Result<Response, ClientError> {
+        let inner = &*self.inner;
+        let mut answered = Err(ClientError::NoMember);
+        for member in &inner.directory.configuration().members {
+            let session = inner.table().session;
+            let node = match inner.node(session, member.id).await {
+                Ok(node) => node,
+                Err(error) => {
+                    answered = Err(error);
+                    continue;
+                }
+            };
+            let method = inner.environment.configuration_method;
+            match barn_cluster::ask(&node.connection, method, request).await {
+                // Another coordinates, or none can at the moment.
+                Ok(Response::Refused(refusal @ Refusal::Unavailable { .. })) => {
+                    answered = Ok(Response::Refused(refusal));
+                }
+                Ok(response) => {
+                    self.install(&response);
+                    return Ok(response);
+                }
+                Err(error) => answered = Err(ClientError::Refused { why: error.to_string() }),
+            }
+        }
+        answered
+    }
+
+    /// Takes in the configuration that came with an answer.
+    fn install(&self, response: &Response) {
+        if let Response::TableCreated { configuration, .. } | Response::TableDropped { configuration } = response {
+            let _ = self.inner.directory.install(configuration.clone(), self.inner.now());
+        }
+    }
+
+    /// Attempts at something, with waits between them that grow, until the client's deadline.
+    pub fn attempts(&self) -> Waits<'_> {
+        Waits { client: self, backoff: Backoff::new(self.inner.options.deadline) }
     }
 
     /// How long an operation may take, all in all.

@@ -291,6 +291,12 @@ impl Transaction {
         Ok(())
     }
 
+    /// Notes that something was in the way that may not be next time: the transaction is to be run
+    /// again, not to be given up.
+    pub fn stumble(&mut self, over: ClientError) {
+        self.stumbled = Some(over);
+    }
+
     /// The version of an object that the transaction has touched, and whether it has changed it; of a
     /// new object, the version that it will have.
     pub fn version_of(&self, pointer: Pointer) -> (u64, bool) {

@@ -1,0 +1,155 @@
+//! Looking keys up.
+
+use super::memory::Unreadable;
+use super::table::{Counts, ShardLink, Table, Way};
+use crate::error::TableError;
+use crate::key::{Found, Key, Looked};
+use crate::wire::{self, Method, next_answer};
+use barn_layout::table::Outcome;
+use barn_transaction::ClientError;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+/// How often a lookup begins again at once before it waits.
+const QUICK_RETRIES: u32 = 4;
+
+impl Table {
+    /// The value of a key.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        Ok(self.find(key).await?.map(|found| found.value))
+    }
+
+    /// Whether a key is there.
+    pub async fn contains(&self, key: &[u8]) -> Result<bool, TableError> {
+        Ok(self.find(key).await?.is_some())
+    }
+
+    /// The value of a key, with its version and when it expires.
+    pub async fn find(&self, key: &[u8]) -> Result<Option<Found>, TableError> {
+        let mut found = Found::default();
+        Ok(self.find_into(key, &mut found).await?.then_some(found))
+    }
+
+    /// As [`Table::find`], into memory of the caller's; false if the key is not there.
+    pub async fn find_into(&self, key: &[u8], found: &mut Found) -> Result<bool, TableError> {
+        let key = self.key(key)?;
+        let shard = self.shard(key);
+        let there = match self.way {
+            Way::OneSided => self.find_one_sided(shard, key, found).await?,
+            Way::Request => self.find_by_request(shard, key, found).await?,
+            Way::Auto => self.find_one_sided(shard, key, found).await?,
+        };
+        // The clock is only looked at where something can expire.
+        Ok(there && (found.expires == 0 || !found.is_expired(now_ms())))
+    }
+
+    /// Looks a key up in the shard's memory, until it is found or found not to be there.
+    pub(super) async fn find_one_sided(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+    ) -> Result<bool, TableError> {
+        let counts = &self.inner.counts;
+        let mut waits = None;
+        let (mut stale, mut lost) = (0, 0);
+        let mut retries = 0u32;
+        loop {
+            let roots = self.roots(shard).await?;
+            let mut reads = 0;
+            let looked = {
+                let reach = self.inner.client.reach();
+                let looked = roots.lookup(&reach, key, found, &mut reads).await;
+                reach.count_reads(u64::from(reads), 0);
+                looked
+            };
+            Counts::add(&counts.reads, u64::from(reads));
+            match looked {
+                Ok(Looked::Found) => break,
+                Ok(Looked::Absent) => {
+                    Counts::add(&counts.gets, 1);
+                    return Ok(false);
+                }
+                Ok(Looked::Unsettled) => {
+                    Counts::add(&counts.retries, 1);
+                    retries += 1;
+                    if retries > QUICK_RETRIES {
+                        let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
+                        if !waits.next().await {
+                            return Err(TableError::Contended);
+                        }
+                    }
+                }
+                // What is not to be had in this way, the node can still be asked for.
+                Ok(Looked::Stale) | Err(Unreadable::Nowhere) if stale >= 2 => {
+                    return self.find_by_request(shard, key, found).await;
+                }
+                Ok(Looked::Stale) | Err(Unreadable::Nowhere) => {
+                    stale += 1;
+                    self.renew_roots(shard, key).await?;
+                }
+                Err(Unreadable::Closed(region)) => self.inner.client.open(region).await?,
+                // A session that is over is no reason for a read to fail, as it changes nothing.
+                Err(Unreadable::Lost(ClientError::SessionLost)) if lost < 2 => lost += 1,
+                Err(Unreadable::Lost(error)) => return Err(error.into()),
+            }
+        }
+        Counts::add(&counts.gets, 1);
+        Ok(true)
+    }
+
+    /// Asks the node for a key.
+    pub(super) async fn find_by_request(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+    ) -> Result<bool, TableError> {
+        Counts::add(&self.inner.counts.requests, 1);
+        let (mut message, mut answer) = (Vec::new(), Vec::new());
+        wire::begin(&mut message, shard.part.table, shard.part.shard, 1);
+        wire::add_key(&mut message, key.bytes);
+        let mut waits = None;
+        let mut lost = 0;
+        loop {
+            match self.ask(shard, Method::Get, &message, &mut answer).await {
+                Ok(()) => {}
+                Err(TableError::Client(ClientError::SessionLost)) if lost < 2 => {
+                    lost += 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
+            match Outcome::from_bits(said.outcome.get()) {
+                Some(Outcome::Done) => {
+                    found.value.clear();
+                    found.value.extend_from_slice(value);
+                    found.version = said.version.get();
+                    found.expires = said.expires.get();
+                    return Ok(true);
+                }
+                Some(Outcome::Absent) => return Ok(false),
+                Some(Outcome::Again) => {
+                    let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
+                    if !waits.next().await {
+                        return Err(TableError::Contended);
+                    }
+                }
+                _ => return Err(said_no(value)),
+            }
+        }
+    }
+}
+
+pub(super) fn malformed(error: wire::Malformed) -> TableError {
+    TableError::Client(ClientError::Refused { why: error.to_string() })
+}
+
+pub(super) fn said_no(why: &[u8]) -> TableError {
+    TableError::Client(ClientError::Refused { why: String::from_utf8_lossy(why).into_owned() })
+}

@@ -1,0 +1,83 @@
+//! Going through all keys of a table, page by page.
+
+use super::read::malformed;
+use super::table::Table;
+use crate::error::TableError;
+use crate::key::Found;
+use crate::wire::{self, Method, split, take};
+use barn_layout::table::{CURSOR_END, TableAnswer, TablePage, TableScan};
+use barn_transaction::ClientError;
+use zerocopy::IntoBytes;
+
+/// About how many bytes a page has.
+const PAGE_BYTES: u32 = 256 << 10;
+
+/// A walk through a table: every key that is there all the time is met at least once, in no order. What
+/// comes or goes meanwhile may be met or not.
+#[derive(Debug)]
+pub struct Scan {
+    table: Table,
+    shard: usize,
+    cursor: u64,
+    page: std::vec::IntoIter<(Vec<u8>, Found)>,
+}
+
+impl Table {
+    /// Goes through all keys.
+    pub fn scan(&self) -> Scan {
+        Scan { table: self.clone(), shard: 0, cursor: 0, page: Vec::new().into_iter() }
+    }
+}
+
+impl Scan {
+    /// The next key, with what it has; nothing at the end.
+    pub async fn next(&mut self) -> Result<Option<(Vec<u8>, Found)>, TableError> {
+        loop {
+            if let Some(next) = self.page.next() {
+                return Ok(Some(next));
+            }
+            if self.shard >= self.table.inner.shards.len() {
+                return Ok(None);
+            }
+            self.turn().await?;
+        }
+    }
+
+    /// Fetches the next page.
+    async fn turn(&mut self) -> Result<(), TableError> {
+        let shard = &self.table.inner.shards[self.shard];
+        let (mut message, mut answer) = (Vec::new(), Vec::new());
+        wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
+        let scan =
+            TableScan { cursor: self.cursor.into(), bytes_max: PAGE_BYTES.into(), keys_max: u32::MAX.into() };
+        message.extend_from_slice(scan.as_bytes());
+        let mut lost = 0;
+        loop {
+            match self.table.ask(shard, Method::Scan, &message, &mut answer).await {
+                Ok(()) => break,
+                Err(TableError::Client(ClientError::SessionLost)) if lost < 2 => lost += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        let (page, mut rest) = split::<TablePage>(&answer).map_err(malformed)?;
+        let mut keys = Vec::new();
+        for _ in 0..page.count.get() {
+            let (header, after) = split::<TableAnswer>(rest).map_err(malformed)?;
+            let (key, after) = take(after, header.outcome.get() as usize).map_err(malformed)?;
+            let (value, after) = take(after, header.value_bytes.get() as usize).map_err(malformed)?;
+            rest = after;
+            let found = Found {
+                value: value.to_vec(),
+                version: header.version.get(),
+                expires: header.expires.get(),
+            };
+            keys.push((key.to_vec(), found));
+        }
+        self.page = keys.into_iter();
+        match page.cursor.get() {
+            CURSOR_END => (self.shard, self.cursor) = (self.shard + 1, 0),
+            cursor => self.cursor = cursor,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,297 @@
+//! A table, as a program holds it.
+
+use super::roots::Roots;
+use crate::error::TableError;
+use crate::hash::{remix, scale};
+use crate::key::Key;
+use crate::node::{NOT_HERE, NOT_YET, Part, ShardStats};
+use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
+use crate::wire::{self, Method};
+use barn_cluster::{MemberId, TablePlacement};
+use barn_transaction::{Client, ClientError};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+/// How a table is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// The client reads the memory for itself: Pilaf's and FaRM's way.
+    OneSided,
+    /// The node is asked: HERD's way.
+    Request,
+    /// Whichever is faster now: Cell's way.
+    #[default]
+    Auto,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneSided => "one-sided",
+            Self::Request => "request",
+            Self::Auto => "auto",
+        })
+    }
+}
+
+impl std::str::FromStr for Way {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        [Self::OneSided, Self::Request, Self::Auto]
+            .into_iter()
+            .find(|way| way.to_string() == name)
+            .ok_or_else(|| format!("no way `{name}` to read: one-sided, request or auto"))
+    }
+}
+
+/// How a node that has not heard of a table yet is given time to.
+const NOT_YET_PAUSE: Duration = Duration::from_millis(2);
+
+/// Where hashes are divided among shards: not by the bits that segments and buckets follow from.
+const SHARD_SEED: u64 = 0x5ba2d;
+
+/// A table. Clones are the same; threads may share one.
+#[derive(Clone)]
+pub struct Table {
+    pub(super) inner: Arc<Inner>,
+    pub(super) way: Way,
+}
+
+pub(super) struct Inner {
+    pub(super) client: Client,
+    pub(super) placed: TablePlacement,
+    pub(super) options: TableOptions,
+    pub(super) shards: Vec<ShardLink>,
+    pub(super) counts: Counts,
+}
+
+/// What was read, and how.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) gets: AtomicU64,
+    pub(super) reads: AtomicU64,
+    pub(super) retries: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) refreshed: AtomicU64,
+}
+
+impl Counts {
+    #[inline]
+    pub(super) fn add(counter: &AtomicU64, count: u64) {
+        // ORDER: Relaxed: counters, of which nothing else follows.
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// How a table was read by this client, and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct TableStats {
+    /// What the shards hold, all together.
+    pub shards: ShardStats,
+    /// Keys that this client has looked up one-sidedly.
+    pub one_sided_gets: u64,
+    /// READs that it needed for them.
+    pub reads: u64,
+    /// Lookups that it had to begin again because a writer was there.
+    pub retries: u64,
+    /// Keys that it has asked the nodes for.
+    pub request_gets: u64,
+    /// Times that it has asked where a shard's memory is.
+    pub refreshed: u64,
+}
+
+/// A shard, from afar.
+pub(super) struct ShardLink {
+    pub(super) part: Part,
+    pub(super) member: MemberId,
+    roots: RwLock<Option<Arc<Roots>>>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({}, {}, {} shards)", self.name(), self.kind(), self.inner.shards.len())
+    }
+}
+
+impl Table {
+    pub(super) fn new(client: Client, placed: TablePlacement) -> Result<Self, TableError> {
+        let options = TableOptions::from_text(&placed.options)?;
+        let shards = placed.shards.len() as u16;
+        let links = (placed.shards.iter().enumerate())
+            .map(|(shard, member)| ShardLink {
+                part: Part { table: placed.table, shard: shard as u16, shards },
+                member: *member,
+                roots: RwLock::new(None),
+            })
+            .collect();
+        let inner = Inner { client, placed, options, shards: links, counts: Counts::default() };
+        Ok(Self { inner: Arc::new(inner), way: Way::default() })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.placed.name
+    }
+
+    /// Its design.
+    pub fn kind(&self) -> Kind {
+        self.inner.options.kind
+    }
+
+    /// How it was made.
+    pub fn options(&self) -> &TableOptions {
+        &self.inner.options
+    }
+
+    /// The same table, read in another way.
+    pub fn read_by(&self, way: Way) -> Self {
+        Self { inner: self.inner.clone(), way }
+    }
+
+    /// The client that it is reached through.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
+    }
+
+    #[inline]
+    pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> Result<Key<'a>, TableError> {
+        if bytes.len() > KEY_BYTES_MAX {
+            return Err(TableError::KeyTooLong { bytes: bytes.len() });
+        }
+        Ok(Key::new(self.inner.options.seed, bytes))
+    }
+
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<(), TableError> {
+        match value.len() > VALUE_BYTES_MAX {
+            true => Err(TableError::ValueTooLong { bytes: value.len() }),
+            false => Ok(()),
+        }
+    }
+
+    /// The shard of a key.
+    #[inline]
+    pub(super) fn shard_at(&self, key: Key<'_>) -> usize {
+        match self.inner.shards.len() {
+            1 => 0,
+            shards => scale(remix(key.hash, SHARD_SEED), shards as u64) as usize,
+        }
+    }
+
+    #[inline]
+    pub(super) fn shard(&self, key: Key<'_>) -> &ShardLink {
+        &self.inner.shards[self.shard_at(key)]
+    }
+
+    /// Asks a shard's node. Whether the answer came or not is for the caller to judge.
+    pub(super) async fn ask(
+        &self,
+        shard: &ShardLink,
+        method: Method,
+        message: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Result<(), TableError> {
+        let mut waits = self.inner.client.attempts();
+        loop {
+            match self.inner.client.ask(shard.member, method as u16, message, answer).await {
+                Err(ClientError::Refused { why }) if why.starts_with(NOT_YET) => {
+                    if self.is_dropped().await {
+                        return Err(TableError::NoTable(self.name().to_string()));
+                    }
+                    if !waits.next_after(NOT_YET_PAUSE).await {
+                        return Err(TableError::Client(ClientError::Refused { why }));
+                    }
+                }
+                Err(ClientError::Refused { why }) if why.starts_with(NOT_HERE) => {
+                    return Err(TableError::NoTable(self.name().to_string()));
+                }
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    async fn is_dropped(&self) -> bool {
+        let client = &self.inner.client;
+        client.refresh().await;
+        client.directory().configuration().table(self.inner.placed.table).is_none()
+    }
+
+    /// The roots of a shard; asked for if they are not known.
+    pub(super) async fn roots(&self, shard: &ShardLink) -> Result<Arc<Roots>, TableError> {
+        match shard.known() {
+            Some(roots) => Ok(roots),
+            None => self.fetch_roots(shard).await,
+        }
+    }
+
+    pub(super) async fn fetch_roots(&self, shard: &ShardLink) -> Result<Arc<Roots>, TableError> {
+        Counts::add(&self.inner.counts.refreshed, 1);
+        let (mut message, mut answer) = (Vec::new(), Vec::new());
+        wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
+        self.ask(shard, Method::Roots, &message, &mut answer).await?;
+        let roots = Roots::parse(&answer, &self.inner.options, shard.part)
+            .map_err(|error| ClientError::Refused { why: error.to_string() })?;
+        for region in roots.regions() {
+            self.inner.client.open(region).await?;
+        }
+        let roots = Arc::new(roots);
+        shard.learn(roots.clone());
+        Ok(roots)
+    }
+
+    /// Brings the roots up to date for one key, or all of them if that is not enough.
+    pub(super) async fn renew_roots(&self, shard: &ShardLink, key: Key<'_>) -> Result<(), TableError> {
+        let Some(known) = shard.known() else { return self.fetch_roots(shard).await.map(|_| ()) };
+        let query = known.query(key);
+        if !query.is_empty() {
+            Counts::add(&self.inner.counts.refreshed, 1);
+            let (mut message, mut answer) = (Vec::new(), Vec::new());
+            wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
+            message.extend_from_slice(&query);
+            self.ask(shard, Method::Roots, &message, &mut answer).await?;
+            let mut roots = (*known).clone();
+            if roots.patch(&answer) {
+                shard.learn(Arc::new(roots));
+                return Ok(());
+            }
+        }
+        self.fetch_roots(shard).await.map(|_| ())
+    }
+
+    /// What the table holds, and how this client has read it.
+    pub async fn stats(&self) -> Result<TableStats, TableError> {
+        // ORDER: Relaxed: counters, of which nothing else follows.
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.inner.counts;
+        let mut stats = TableStats {
+            shards: ShardStats::default(),
+            one_sided_gets: load(&counts.gets),
+            reads: load(&counts.reads),
+            retries: load(&counts.retries),
+            request_gets: load(&counts.requests),
+            refreshed: load(&counts.refreshed),
+        };
+        for shard in &self.inner.shards {
+            let (mut message, mut answer) = (Vec::new(), Vec::new());
+            wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
+            self.ask(shard, Method::Stats, &message, &mut answer).await?;
+            let one: ShardStats = serde_json::from_slice(&answer)
+                .map_err(|error| ClientError::Refused { why: format!("its counts: {error}") })?;
+            stats.shards.add(&one);
+        }
+        Ok(stats)
+    }
+}
+
+impl ShardLink {
+    #[inline]
+    pub(super) fn known(&self) -> Option<Arc<Roots>> {
+        self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn learn(&self, roots: Arc<Roots>) {
+        *self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(roots);
+    }
+}

@@ -1,0 +1,200 @@
+//! Changing keys: always by the node that holds them.
+
+use super::read::{malformed, said_no};
+use super::table::Table;
+use crate::error::TableError;
+use crate::wire::{self, Method, Update, next_answer};
+use barn_layout::table::{Operation, Outcome};
+use barn_transaction::ClientError;
+use std::time::Duration;
+
+/// How a value is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Put {
+    /// When it expires, in milliseconds since 1970; 0 for never.
+    pub expires: u64,
+}
+
+impl Put {
+    /// Expires after so long.
+    pub fn expiring_after(time: Duration) -> Self {
+        Self { expires: super::read::now_ms() + (time.as_millis() as u64).max(1) }
+    }
+}
+
+/// What came of a compare-and-swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// The key has the new value, and this version.
+    Done(u64),
+    /// The key has another version, this one: nothing was changed.
+    Different(u64),
+    /// The key is not there: nothing was changed.
+    Absent,
+}
+
+/// What came of an update.
+pub(super) struct Done {
+    pub(super) outcome: Outcome,
+    pub(super) version: u64,
+    pub(super) value: Vec<u8>,
+}
+
+/// The most bytes of keys and values in one message of a batch.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// The most changes in one message.
+const BATCH_MAX: usize = 1024;
+
+/// A change that was sent and whose answer did not come may have been made.
+fn sent(error: TableError) -> TableError {
+    match error {
+        TableError::Client(ClientError::SessionLost | ClientError::Deadline) => TableError::Indeterminate,
+        other => other,
+    }
+}
+
+impl Table {
+    /// Gives a key a value; gives its version.
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, TableError> {
+        self.put_with(key, value, Put::default()).await
+    }
+
+    /// Gives a key a value that may expire; gives its version.
+    pub async fn put_with(&self, key: &[u8], value: &[u8], put: Put) -> Result<u64, TableError> {
+        let update = Update { operation: Operation::Put, key, value, operand: 0, expires: put.expires };
+        Ok(self.update(update).await?.version)
+    }
+
+    /// Gives a key a value if it has none; false if it has.
+    pub async fn insert(&self, key: &[u8], value: &[u8], put: Put) -> Result<bool, TableError> {
+        let update = Update { operation: Operation::Insert, key, value, operand: 0, expires: put.expires };
+        Ok(self.update(update).await?.outcome == Outcome::Done)
+    }
+
+    /// Removes a key; false if it was not there.
+    pub async fn delete(&self, key: &[u8]) -> Result<bool, TableError> {
+        let update = Update { operation: Operation::Delete, key, value: &[], operand: 0, expires: 0 };
+        Ok(self.update(update).await?.outcome == Outcome::Done)
+    }
+
+    /// Gives a key a value if it still has this version.
+    pub async fn swap(&self, key: &[u8], version: u64, value: &[u8], put: Put) -> Result<Swapped, TableError> {
+        let update =
+            Update { operation: Operation::Swap, key, value, operand: version, expires: put.expires };
+        let done = self.update(update).await?;
+        Ok(match done.outcome {
+            Outcome::Done => Swapped::Done(done.version),
+            Outcome::Absent => Swapped::Absent,
+            _ => Swapped::Different(done.version),
+        })
+    }
+
+    /// Removes a key if it still has this version; false if it has another, or is not there.
+    pub async fn delete_version(&self, key: &[u8], version: u64) -> Result<bool, TableError> {
+        let update =
+            Update { operation: Operation::DeleteVersion, key, value: &[], operand: version, expires: 0 };
+        Ok(self.update(update).await?.outcome == Outcome::Done)
+    }
+
+    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum.
+    pub async fn increment(&self, key: &[u8], by: i64) -> Result<i64, TableError> {
+        self.increment_with(key, by, Put::default()).await
+    }
+
+    /// As [`Table::increment`], of a counter that may expire.
+    pub async fn increment_with(&self, key: &[u8], by: i64, put: Put) -> Result<i64, TableError> {
+        let update =
+            Update { operation: Operation::Add, key, value: &[], operand: by as u64, expires: put.expires };
+        let done = self.update(update).await?;
+        let text = String::from_utf8_lossy(&done.value);
+        text.parse().map_err(|_| said_no(&done.value))
+    }
+
+    /// Carries a change out, again while something is in its way.
+    async fn update(&self, update: Update<'_>) -> Result<Done, TableError> {
+        let key = self.key(update.key)?;
+        self.check_value(update.value)?;
+        let shard = self.shard(key);
+        let mut message = Vec::with_capacity(64 + update.key.len() + update.value.len());
+        wire::begin(&mut message, shard.part.table, shard.part.shard, 1);
+        wire::add_update(&mut message, &update);
+        let mut answer = Vec::new();
+        let mut waits = None;
+        loop {
+            self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;
+            let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
+            match judge(said.outcome.get(), value)? {
+                Outcome::Again => {
+                    let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
+                    if !waits.next().await {
+                        return Err(TableError::Contended);
+                    }
+                }
+                outcome => {
+                    return Ok(Done { outcome, version: said.version.get(), value: value.to_vec() });
+                }
+            }
+        }
+    }
+
+    /// Gives many keys values: as few messages as can be. Of a key that is there twice, the last counts.
+    /// If it fails, some may have been put.
+    pub async fn put_many(&self, pairs: &[(&[u8], &[u8])], put: Put) -> Result<(), TableError> {
+        let mut left: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
+        for (at, (key, value)) in pairs.iter().enumerate() {
+            self.check_value(value)?;
+            left[self.shard_at(self.key(key)?)].push(at);
+        }
+        let (mut message, mut answer) = (Vec::new(), Vec::new());
+        for (shard, left) in self.inner.shards.iter().zip(&mut left) {
+            let mut waits = self.inner.client.attempts();
+            while !left.is_empty() {
+                let count = batch(left, |at| pairs[at].0.len() + pairs[at].1.len());
+                wire::begin(&mut message, shard.part.table, shard.part.shard, count as u16);
+                for at in &left[..count] {
+                    let (key, value) = pairs[*at];
+                    let operation = Operation::Put;
+                    let update = Update { operation, key, value, operand: 0, expires: put.expires };
+                    wire::add_update(&mut message, &update);
+                }
+                self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;
+                let mut rest = &answer[..];
+                let mut again = Vec::new();
+                for at in left.drain(..count) {
+                    let (said, value) = next_answer(&mut rest).map_err(malformed)?;
+                    if judge(said.outcome.get(), value)? == Outcome::Again {
+                        again.push(at);
+                    }
+                }
+                if !again.is_empty() {
+                    left.splice(0..0, again);
+                    if !waits.next().await {
+                        return Err(TableError::Contended);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of the first make one message.
+pub(super) fn batch(left: &[usize], bytes: impl Fn(usize) -> usize) -> usize {
+    let mut total = 0;
+    let fitting = left.iter().take(BATCH_MAX).take_while(|at| {
+        total += bytes(**at);
+        total <= BATCH_BYTES_MAX
+    });
+    fitting.count().max(1)
+}
+
+/// What an answer means, if it is not an error.
+pub(super) fn judge(outcome: u32, said: &[u8]) -> Result<Outcome, TableError> {
+    let text = || String::from_utf8_lossy(said).into_owned();
+    match Outcome::from_bits(outcome) {
+        Some(Outcome::Full) => Err(TableError::Full { why: text() }),
+        Some(Outcome::NotANumber) => Err(TableError::NotANumber { why: text() }),
+        Some(Outcome::Invalid) | None => Err(said_no(said)),
+        Some(outcome) => Ok(outcome),
+    }
+}
