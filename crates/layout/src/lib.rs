@@ -19,6 +19,8 @@ pub mod heap;
 pub mod limits;
 pub mod message;
 pub mod object;
+pub mod plant;
 pub mod transaction;
 
 pub use address::{Address, FatPointer, RegionId};
+pub use plant::planted;

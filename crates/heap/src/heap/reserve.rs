@@ -8,8 +8,8 @@ use super::{Heap, Slot};
 use crate::bitmap::FreeSlots;
 use crate::error::{AllocError, ObjectError};
 use crate::size_class::Size;
-use barn_layout::Address;
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
+use barn_layout::{Address, planted};
 
 /// A slot that is nobody's object yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +86,8 @@ impl Heap {
         hint: Option<Address>,
         purpose: Purpose,
     ) -> Result<(u32, usize), AllocError> {
-        #[cfg(barn_plant = "hint_ignored")]
-        let hint = hint.and(None);
         if let Some(hint) = hint
+            && !planted("hint_ignored")
             && let Some(found) = self.find_near(hint, size, count, purpose)?
         {
             return Ok(found);
