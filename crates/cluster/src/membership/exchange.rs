@@ -64,7 +64,7 @@ impl Membership {
             }
         };
         if let Some(configuration) = configuration
-            && !(planted("lease_without_its_configuration") && configuration.version % 4 == 0)
+            && !(planted("lease_without_its_configuration") && configuration.version.is_multiple_of(4))
         {
             self.shared.directory.install(configuration, now);
         }

@@ -52,7 +52,7 @@ impl Net {
             frame => {
                 if planted("simulated_request_twice")
                     && let Frame::Request { ticket, method, body } = &frame
-                    && ticket % 16 == 0
+                    && ticket.is_multiple_of(16)
                 {
                     let again = Frame::Request { ticket: *ticket, method: *method, body: body.clone() };
                     self.arrive(id, Arrived::Frame(again));
