@@ -22,7 +22,7 @@ mod binaries;
 mod sources;
 mod table;
 
-/// A gate that runs longer hangs. The slowest, a loom model, takes well under a minute.
+/// A gate that runs longer hangs. The slowest takes a few seconds.
 const GATE_SECONDS_MAX: u64 = 300;
 
 /// Which plants.
@@ -91,7 +91,10 @@ fn print(rows: &[(&str, String, Verdict, f64)]) {
 fn without(binaries: &Binaries, gate: &Gate) -> Result<(), String> {
     let done = run_gate(binaries, gate, "")?;
     match (done.status.success(), done.tests_passed()) {
-        (true, 1..) => Ok(()),
+        (true, 1..) => {
+            println!("{gate}: passes with nothing planted ({:.1} s)", done.seconds);
+            Ok(())
+        }
         (true, 0) => Err("its filter matches no test".into()),
         (false, _) => {
             print!("{}", done.output);
