@@ -1,28 +1,28 @@
 //! `cargo xtask plants`: a gate that has never failed proves nothing, so each is made to.
 //!
-//! A plant is a bug behind `#[cfg(barn_plant = "NAME")]`. For each, its gate must pass
-//! without the plant, must still COMPILE with it, and must then fail: the test that the
-//! table names, and by failing, not by hanging.
+//! A plant is a bug behind `if planted("NAME")` (see `barn_layout::plant`). All of them are
+//! compiled in at once, under `cfg(barn_plants)`, and the environment chooses one for each run.
+//! For each, its gate must pass when nothing is planted, and must fail with the plant: the test
+//! that the table names, and by failing, not by hanging. The table and the sources must name
+//! the same plants, so that none is forgotten or misspelt.
 //!
-//! The plant is given to our own crates only, by a wrapper around rustc, so that dependencies
-//! are compiled once and not once for each plant. By hand the same is
-//! `RUSTFLAGS='--cfg barn_plant="NAME"' cargo test …`.
+//! By hand the same is `BARN_PLANT=NAME RUSTFLAGS='--cfg barn_plants' cargo test …`.
 //!
-//! To add a plant: put the bug behind its cfg, and one line into `plants/table.rs`.
+//! To add a plant: put the bug behind its `planted`, and one line into `plants/table.rs`.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::plants::binaries::Binaries;
 use crate::plants::table::{Gate, PLANTS, Plant};
-use crate::run::{Done, Job, root};
+use crate::run::Done;
 use crate::{Outcome, Stage};
 
+mod binaries;
+mod sources;
 mod table;
 
-/// A gate that runs longer hangs. The slowest, a loom model, takes well under a minute.
+/// A gate that runs longer hangs. The slowest takes a few seconds.
 const GATE_SECONDS_MAX: u64 = 300;
 
 /// Which plants.
@@ -52,14 +52,16 @@ pub(crate) fn run(args: &Args) -> Stage {
     if chosen.is_empty() {
         return Err("no plant has such a name".into());
     }
+    sources::agree(PLANTS)?;
+    let binaries = Binaries::build(&chosen)?;
     let mut clean: BTreeMap<String, Result<(), String>> = BTreeMap::new();
     let mut rows = Vec::new();
     for plant in &chosen {
         let command = plant.gate.to_string();
-        let passes = clean.entry(command.clone()).or_insert_with(|| without(&plant.gate));
+        let passes = clean.entry(command.clone()).or_insert_with(|| without(&binaries, &plant.gate));
         let (verdict, seconds) = match passes {
             Err(why) => (Verdict::Missed(format!("without the plant: {why}")), 0.0),
-            Ok(()) => with(plant)?,
+            Ok(()) => with(&binaries, plant)?,
         };
         println!("{} {}: {verdict:?} ({seconds:.1} s)", plant.name, command);
         rows.push((plant.name, command, verdict, seconds));
@@ -86,10 +88,13 @@ fn print(rows: &[(&str, String, Verdict, f64)]) {
 }
 
 /// The gate must pass, and must run at least one test, when nothing is planted.
-fn without(gate: &Gate) -> Result<(), String> {
-    let done = job(gate, None, false)?.quiet().run()?;
+fn without(binaries: &Binaries, gate: &Gate) -> Result<(), String> {
+    let done = run_gate(binaries, gate, "")?;
     match (done.status.success(), done.tests_passed()) {
-        (true, 1..) => Ok(()),
+        (true, 1..) => {
+            println!("{gate}: passes with nothing planted ({:.1} s)", done.seconds);
+            Ok(())
+        }
         (true, 0) => Err("its filter matches no test".into()),
         (false, _) => {
             print!("{}", done.output);
@@ -98,22 +103,20 @@ fn without(gate: &Gate) -> Result<(), String> {
     }
 }
 
-/// The gate must compile, and then fail, with the plant.
-fn with(plant: &Plant) -> Result<(Verdict, f64), String> {
-    let built = job(&plant.gate, Some(plant.name), true)?.quiet().run()?;
-    if !built.status.success() {
-        print!("{}", built.output);
-        return Ok((Verdict::Missed("it does not compile".into()), built.seconds));
-    }
-    let done = job(&plant.gate, Some(plant.name), false)?
-        .quiet()
-        .timeout(Duration::from_secs(GATE_SECONDS_MAX))
-        .run()?;
+/// The gate must fail with the plant.
+fn with(binaries: &Binaries, plant: &Plant) -> Result<(Verdict, f64), String> {
+    let done = run_gate(binaries, &plant.gate, plant.name)?;
     let verdict = judge(&done, plant.fails);
     if verdict != Verdict::Caught {
         print!("{}", done.output);
     }
-    Ok((verdict, built.seconds + done.seconds))
+    Ok((verdict, done.seconds))
+}
+
+/// Runs a gate with a plant, or with none if it has no name.
+fn run_gate(binaries: &Binaries, gate: &Gate, plant: &str) -> Result<Done, String> {
+    let job = binaries.job(gate, &[gate.filter, "--test-threads=1"])?;
+    job.env("BARN_PLANT", plant).quiet().timeout(Duration::from_secs(GATE_SECONDS_MAX)).run()
 }
 
 fn judge(done: &Done, fails: &str) -> Verdict {
@@ -143,48 +146,10 @@ fn failed_tests(output: &str) -> Vec<&str> {
     lines[list..].iter().map(|line| line.trim()).take_while(|line| !line.is_empty()).collect()
 }
 
-/// The gate's command, with or without a plant, only built or run.
-fn job(gate: &Gate, plant: Option<&str>, build_only: bool) -> Result<Job, String> {
-    // Loom's flags differ, and with them every dependency.
-    let target = root().join("target/plants").join(if gate.loom { "loom" } else { "plain" });
-    let target_text = target.to_string_lossy().into_owned();
-    let mut args = vec!["test", "--package", gate.package, "--profile", "plants"];
-    args.extend(["--target-dir", &target_text]);
-    args.extend(gate.select);
-    if build_only {
-        args.push("--no-run");
-    } else {
-        args.extend([gate.filter, "--", "--test-threads=1"]);
-    }
-    let mut job = Job::cargo(&args).env("CARGO_TERM_COLOR", "never");
-    job = job.env("RUSTFLAGS", if gate.loom { "--cfg loom" } else { "" });
-    if let Some(plant) = plant {
-        job = job.env("RUSTC_WORKSPACE_WRAPPER", wrapper(plant)?);
-    }
-    Ok(job)
-}
-
-/// A program that runs rustc with the plant's cfg. Cargo keeps what different wrappers build
-/// apart, by their path.
-fn wrapper(plant: &str) -> Result<PathBuf, String> {
-    let dir = root().join("target/plants/wrappers");
-    let path = dir.join(plant);
-    let script = format!("#!/bin/sh\nexec \"$@\" --cfg 'barn_plant=\"{plant}\"'\n");
-    let write = || {
-        fs::create_dir_all(&dir)?;
-        if fs::read_to_string(&path).is_ok_and(|have| have == script) {
-            return Ok(());
-        }
-        fs::write(&path, &script)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-    };
-    write().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))?;
-    Ok(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Job;
 
     fn done(script: &str) -> Done {
         Job::new("sh", &["-c", script]).quiet().timeout(Duration::from_secs(2)).run().expect("runs")

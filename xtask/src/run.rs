@@ -51,6 +51,12 @@ impl Job {
         self
     }
 
+    /// Runs it there instead.
+    pub(crate) fn dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
     /// Shows nothing; the output is kept all the same.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;

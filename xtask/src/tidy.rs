@@ -70,7 +70,7 @@ fn check(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> 
 }
 
 /// Every file that is, or is about to be, in the repository.
-fn files() -> Result<Vec<String>, String> {
+pub(crate) fn files() -> Result<Vec<String>, String> {
     let list = Job::new("git", &["ls-files", "--cached", "--others", "--exclude-standard"]).quiet();
     let output = list.succeed("git ls-files")?.output;
     // A file that was removed and not yet committed is still listed.

@@ -6,7 +6,7 @@
 use crate::configuration::Configuration;
 use crate::lease::outlasted;
 use crate::member::MemberId;
-use barn_layout::RegionId;
+use barn_layout::{RegionId, planted};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,8 +83,7 @@ impl Directory {
     /// clock that [`Self::settled`] will be asked with.
     pub fn install(&self, configuration: Configuration, now: Duration) -> Installed {
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        #[cfg(not(barn_plant = "directory_takes_older"))]
-        if configuration.version <= state.configuration.version {
+        if configuration.version <= state.configuration.version && !planted("directory_takes_older") {
             return Installed::Known;
         }
         let departed = configuration.departed.iter().map(|departed| {
@@ -116,9 +115,9 @@ impl Directory {
             if configuration.member(member).is_some() {
                 return false;
             }
-            #[cfg(barn_plant = "settled_at_once")]
-            return state.departed.contains_key(&member);
-            #[cfg(not(barn_plant = "settled_at_once"))]
+            if planted("settled_at_once") {
+                return state.departed.contains_key(&member);
+            }
             match state.departed.get(&member) {
                 Some(learned) => learned.gone_for(now) >= outlasted(configuration.lease()),
                 // Gone for so long that it is forgotten; or a newcomer, of whom nothing is known.

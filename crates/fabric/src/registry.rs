@@ -13,9 +13,9 @@
 
 use crate::region::{Ordering, Region, Rights, Words, fence};
 use crate::seam::{Random, Seeded, system_random};
-use barn_layout::RegionId;
 use barn_layout::channel::GRANT_LIVE;
 use barn_layout::frame::Outcome;
+use barn_layout::{RegionId, planted};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -253,7 +253,7 @@ impl Entry {
     fn end_grants(&mut self, whose: impl Fn(PeerId) -> bool) {
         self.grants.retain(|(holder, standing)| {
             let ended = whose(*holder);
-            if ended && cfg!(not(barn_plant = "revocation_forgotten")) {
+            if ended && !planted("revocation_forgotten") {
                 standing.end();
             }
             !ended

@@ -6,6 +6,8 @@
 //! `docs/layout.md` is drawn from these same declarations, and a test keeps it current.
 //!
 //! This crate never allocates for a parser, never does I/O and never panics on input.
+//!
+//! Of what no other process sees only [`plant`] is here, because all crates depend on this one.
 #![forbid(unsafe_code)]
 
 mod shared;
@@ -19,7 +21,9 @@ pub mod heap;
 pub mod limits;
 pub mod message;
 pub mod object;
+pub mod plant;
 pub mod table;
 pub mod transaction;
 
 pub use address::{Address, FatPointer, RegionId};
+pub use plant::planted;

@@ -2,6 +2,7 @@
 //! models check the very rules that clients and resolvers follow.
 
 use barn_layout::object::{LockMode, VersionWord};
+use barn_layout::planted;
 use barn_layout::transaction::State;
 
 /// What a reader of an object tolerates of those who are about to change it.
@@ -18,7 +19,7 @@ pub enum Lock {
 pub fn is_unchanged(word: VersionWord, version: u64, lock: Lock) -> bool {
     let free = match lock {
         Lock::MayBePrepared => word.mode() != LockMode::Exclusive,
-        Lock::MustBeFree => word.mode() == LockMode::Free || cfg!(barn_plant = "validation_ignores_locks"),
+        Lock::MustBeFree => word.mode() == LockMode::Free || planted("validation_ignores_locks"),
     };
     word.version() == version && free
 }
@@ -39,8 +40,9 @@ pub fn is_carried_out(states: impl IntoIterator<Item = State>) -> bool {
             State::Prepared | State::Unknown => {}
         }
     }
-    #[cfg(barn_plant = "recovery_aborts_decided")]
-    let decided = decided && committed;
+    if planted("recovery_aborts_decided") {
+        decided &= committed;
+    }
     committed || decided && !aborted
 }
 

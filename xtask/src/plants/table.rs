@@ -1,13 +1,13 @@
 //! The planted bugs: each with the gate that should catch it and the test that must fail.
 //!
-//! A name is what stands in the code: `#[cfg(barn_plant = "NAME")]`.
+//! A name is what stands in the code: `planted("NAME")`.
 
 use std::fmt;
 
 /// A bug that somebody could make, and what stands against it.
 #[derive(Debug)]
 pub(super) struct Plant {
-    /// The name in its `cfg`.
+    /// The name that its `planted` is given.
     pub(super) name: &'static str,
     /// The gate that should catch it.
     pub(super) gate: Gate,
@@ -19,39 +19,57 @@ pub(super) struct Plant {
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) package: &'static str,
-    /// Which binaries: `--lib`, or `--test NAME`.
-    pub(super) select: &'static [&'static str],
+    pub(super) target: Target,
     /// Which tests.
     pub(super) filter: &'static str,
     /// Whether it is compiled under `cfg(loom)`.
     pub(super) loom: bool,
 }
 
+/// Which binary of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    Lib,
+    Bin(&'static str),
+    Test(&'static str),
+}
+
+impl Target {
+    /// How cargo is asked for it.
+    pub(super) fn args(self) -> Vec<&'static str> {
+        match self {
+            Self::Lib => vec!["--lib"],
+            Self::Bin(name) => vec!["--bin", name],
+            Self::Test(name) => vec!["--test", name],
+        }
+    }
+}
+
 /// A gate of a library's unit tests.
 const fn unit(package: &'static str, filter: &'static str) -> Gate {
-    Gate { package, select: &["--lib"], filter, loom: false }
+    Gate { package, target: Target::Lib, filter, loom: false }
 }
 
 /// A gate of the fabric's loom models.
 const fn loom(filter: &'static str) -> Gate {
-    Gate { package: "barn-fabric", select: &["--lib"], filter, loom: true }
+    Gate { package: "barn-fabric", target: Target::Lib, filter, loom: true }
 }
 
 /// A gate of the heap's loom models.
 const fn loom_heap(filter: &'static str) -> Gate {
-    Gate { package: "barn-heap", select: &["--lib"], filter, loom: true }
+    Gate { package: "barn-heap", target: Target::Lib, filter, loom: true }
 }
 
 /// A scenario on the simulated transport, over many seeds.
 const fn scenario(filter: &'static str) -> Gate {
-    Gate { package: "barn-fabric", select: &["--test", "simulated_scenarios"], filter, loom: false }
+    Gate { package: "barn-fabric", target: Target::Test("simulated_scenarios"), filter, loom: false }
 }
 
 /// The story of a coordinator and its members, over many seeds.
 const fn membership() -> Gate {
     Gate {
         package: "barn-cluster",
-        select: &["--test", "simulated_membership"],
+        target: Target::Test("simulated_membership"),
         filter: "nobody_acts",
         loom: false,
     }
@@ -59,14 +77,14 @@ const fn membership() -> Gate {
 
 /// The models of commit, recovery and reclamation, under schedules that shuttle chooses.
 const fn model(filter: &'static str) -> Gate {
-    Gate { package: "barn-transaction", select: &["--test", "models"], filter, loom: false }
+    Gate { package: "barn-transaction", target: Target::Test("models"), filter, loom: false }
 }
 
 /// Histories of clients on the simulated world, over many seeds.
 const fn histories() -> Gate {
     Gate {
         package: "barn-transaction",
-        select: &["--test", "simulated_transactions"],
+        target: Target::Test("simulated_transactions"),
         filter: "every_history_has_one_order",
         loom: false,
     }
@@ -74,7 +92,7 @@ const fn histories() -> Gate {
 
 /// A gate of the loom model of how a client's operations are counted.
 const fn loom_activity() -> Gate {
-    Gate { package: "barn-transaction", select: &["--lib"], filter: "loom", loom: true }
+    Gate { package: "barn-transaction", target: Target::Lib, filter: "loom", loom: true }
 }
 
 const ONE_ORDER: &str = "every_history_has_one_order";
@@ -86,7 +104,7 @@ pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
     Plant {
         name: "tidy_overlooks_unsafe",
-        gate: Gate { package: "xtask", select: &["--bins"], filter: "tidy", loom: false },
+        gate: Gate { package: "xtask", target: Target::Bin("xtask"), filter: "tidy", loom: false },
         fails: "unsafe_outside_its_modules_is_found",
     },
     // A doctor that takes any size of container for the whole machine would plan regions
@@ -304,7 +322,7 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "alone_without_close",
         gate: Gate {
             package: "barn-transaction",
-            select: &["--test", "alone"],
+            target: Target::Test("alone"),
             filter: "a_reader_of_several_objects",
             loom: false,
         },
@@ -330,8 +348,8 @@ pub(super) const PLANTS: &[Plant] = &[
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = if self.loom { "RUSTFLAGS=\"--cfg loom\" " } else { "" };
-        let select = self.select.join(" ");
-        write!(f, "{flags}cargo test -p {} --profile plants {select} {}", self.package, self.filter)
+        let target = self.target.args().join(" ");
+        write!(f, "{flags}cargo test -p {} --profile plants {target} {}", self.package, self.filter)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rules for Rust files (and, of them, the one that holds for scripts, too).
 
+use barn_layout::planted;
+
 use super::Finding;
 use super::lexer::{self, Line, is_word};
 
@@ -93,7 +95,7 @@ fn unsafe_code(lines: &[Line], findings: &mut Findings<'_>) {
         .iter()
         .any(|allow| path == *allow || (allow.ends_with('/') && path.starts_with(allow)));
     for (index, line) in lines.iter().enumerate() {
-        if cfg!(barn_plant = "tidy_overlooks_unsafe") || !has_word(&line.code, "unsafe") {
+        if planted("tidy_overlooks_unsafe") || !has_word(&line.code, "unsafe") {
             continue;
         }
         if !allowed {

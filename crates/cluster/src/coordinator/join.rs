@@ -4,6 +4,7 @@ use super::{Coordinator, No};
 use crate::configuration::{DEPARTED_MAX, MEMBERS_MAX};
 use crate::member::{ADDRESS_BYTES_MAX, ADDRESSES_MAX, Life, Member, MemberId};
 use crate::message::{Refusal, Response};
+use barn_layout::planted;
 use std::time::Duration;
 
 /// Who wants in.
@@ -79,8 +80,7 @@ impl Coordinator {
         newcomer: Newcomer,
         member: MemberId,
     ) -> Result<MemberId, No> {
-        #[cfg(not(barn_plant = "rejoin_while_held"))]
-        if self.configuration.member(member).is_some() {
+        if self.configuration.member(member).is_some() && !planted("rejoin_while_held") {
             let ends_at = self.store.ends_at(member).await?.unwrap_or(now);
             let retry_ms = ends_at.saturating_sub(now).as_millis() as u64 + 1;
             return Err(Refusal::StillHeld { member, retry_ms }.into());

@@ -5,6 +5,7 @@ use crate::lease::HeldLease;
 use crate::message::{Refusal, Request, Response};
 use crate::wire::{AskError, ask};
 use barn_fabric::Connection;
+use barn_layout::planted;
 use std::time::Duration;
 
 /// What to do after an exchange with the coordinator.
@@ -34,10 +35,11 @@ impl Membership {
         let lease_length = self.lease_length();
         // A quarter: an answer that takes longer leaves no time for another try.
         let hurried = connection.with_deadline(lease_length / 4);
-        let asked = HeldLease::asked(self.now());
+        let mut asked = HeldLease::asked(self.now());
         let answer = ask(&hurried, self.shared.options.method, &request).await;
-        #[cfg(barn_plant = "lease_counted_from_answer")]
-        let asked = HeldLease::asked(self.now());
+        if planted("lease_counted_from_answer") {
+            asked = HeldLease::asked(self.now());
+        }
         let now = self.now();
         let (member, lease_ms, configuration) = match answer {
             Ok(Response::Joined { member, lease_ms, configuration }) => {
@@ -61,9 +63,9 @@ impl Membership {
                 return Next::Reconnect;
             }
         };
-        #[cfg(barn_plant = "lease_without_its_configuration")]
-        let configuration = configuration.filter(|newer| newer.version % 4 != 0);
-        if let Some(configuration) = configuration {
+        if let Some(configuration) = configuration
+            && !(planted("lease_without_its_configuration") && configuration.version.is_multiple_of(4))
+        {
             self.shared.directory.install(configuration, now);
         }
         backoff.reset();

@@ -15,6 +15,7 @@ use crate::configuration::Configuration;
 use crate::member::MemberId;
 use crate::wire::RESPONSE_BYTES_MAX;
 use barn_fabric::seam::Disk;
+use barn_layout::planted;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -134,8 +135,9 @@ impl FileStore {
         }
         let file = self.disk.create(FILE_NEW).map_err(failed("making", FILE_NEW))?;
         file.write_at(0, &bytes).map_err(failed("writing", FILE_NEW))?;
-        #[cfg(not(barn_plant = "store_rename_unsynced"))]
-        file.sync().map_err(failed("syncing", FILE_NEW))?;
+        if !planted("store_rename_unsynced") {
+            file.sync().map_err(failed("syncing", FILE_NEW))?;
+        }
         self.disk.rename(FILE_NEW, FILE).map_err(failed("renaming", FILE_NEW))?;
         self.disk.sync_names().map_err(failed("syncing the directory of", FILE))
     }

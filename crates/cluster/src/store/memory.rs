@@ -4,6 +4,7 @@ use super::leases::Leases;
 use super::{Answer, ConfigurationStore, StoreError, at_once};
 use crate::configuration::Configuration;
 use crate::member::MemberId;
+use barn_layout::planted;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -37,11 +38,10 @@ pub(super) fn check_replacement(
     configuration: &Configuration,
 ) -> Result<(), StoreError> {
     configuration.validate().map_err(StoreError::Invalid)?;
-    #[cfg(not(barn_plant = "config_version_not_checked"))]
-    if current != expected || configuration.version <= expected {
+    let follows = current == expected && configuration.version > expected;
+    if !follows && !planted("config_version_not_checked") {
         return Err(StoreError::Conflict { current });
     }
-    let _ = (current, expected);
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub mod ring;
 use crate::region::{AccessError, Words};
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use barn_layout::message::{ARRIVAL_BYTES, LINE_PAYLOAD_BYTES, MessageHeader};
+use barn_layout::planted;
 
 /// What the other side wrote is not of the protocol's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +91,7 @@ fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> R
             bytes[..last.len()].copy_from_slice(last);
             line[1 + whole.len()] = u64::from_le_bytes(bytes);
         }
-        #[cfg(barn_plant = "ring_line_not_cleared")]
-        {
+        if planted("ring_line_not_cleared") {
             line[0] = line[1];
         }
         words.store_words(at + ((index + 1) * LINE_BYTES) as u64, &line)?;

@@ -15,6 +15,7 @@ use super::{Corrupt, load_message, store_message};
 use crate::region::{Ordering, Words};
 use barn_layout::channel::SLOT_BYTES;
 use barn_layout::message::{ARRIVAL_BYTES, Arrival, MessageHeader};
+use barn_layout::planted;
 
 /// The longest body that fits a slot.
 pub const SLOT_BODY_BYTES_MAX: usize = SLOT_BYTES - ARRIVAL_BYTES - MessageHeader::BYTES;
@@ -28,10 +29,8 @@ pub fn write_slot(words: &Words, at: u64, lap: u32, header: &MessageHeader, body
     let arrival = Arrival { bytes: (MessageHeader::BYTES + body.len()) as u32, number: lap };
     // SYNC: Release, pairs with the Acquire load in `read_slot`: whoever sees the arrival word
     // sees the message.
-    #[cfg(not(barn_plant = "slot_publish_relaxed"))]
-    let _ = words.store_word(at, arrival.to_bits(), Ordering::Release);
-    #[cfg(barn_plant = "slot_publish_relaxed")]
-    let _ = words.store_word(at, arrival.to_bits(), Ordering::Relaxed);
+    let order = if planted("slot_publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+    let _ = words.store_word(at, arrival.to_bits(), order);
 }
 
 /// Takes the message of lap `lap` from the slot at `at`, if it has arrived: its header, and its
@@ -43,10 +42,7 @@ pub fn read_slot(
     into: &mut Vec<u8>,
 ) -> Result<Option<MessageHeader>, Corrupt> {
     // SYNC: Acquire, pairs with the Release store in `write_slot`.
-    #[cfg(not(barn_plant = "slot_read_relaxed"))]
-    let order = Ordering::Acquire;
-    #[cfg(barn_plant = "slot_read_relaxed")]
-    let order = Ordering::Relaxed;
+    let order = if planted("slot_read_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
     let arrival = Arrival::from_bits(words.load_word(at, order)?);
     let last = if lap == 1 { 0 } else { lap - 1 };
     if arrival.number != lap {

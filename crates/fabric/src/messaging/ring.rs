@@ -21,6 +21,7 @@ use super::{Corrupt, load_lines, store_lines};
 use crate::region::{Ordering, Words};
 use barn_layout::limits::LINE_BYTES;
 use barn_layout::message::{Arrival, LINE_PAYLOAD_BYTES, MessageHeader, cell_bytes};
+use barn_layout::planted;
 
 /// The longest body that one message in a ring may have; longer ones go in pieces.
 ///
@@ -86,10 +87,7 @@ impl RingWriter {
         }
         // SYNC: Acquire, pairs with the Release store in `RingReader::report`: the reader has
         // finished with what it reports before we write over it.
-        #[cfg(not(barn_plant = "ring_room_relaxed"))]
-        let order = Ordering::Acquire;
-        #[cfg(barn_plant = "ring_room_relaxed")]
-        let order = Ordering::Relaxed;
+        let order = if planted("ring_room_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         if let Ok(reported) = self.consumed.words.load_word(self.consumed.at, order) {
             // A report that is not between what was known and what was written is garbage.
             if (self.head..=self.tail).contains(&reported) {
@@ -139,10 +137,7 @@ impl RingWriter {
         let arrival = Arrival { bytes, number: self.number };
         // SYNC: Release, pairs with the Acquire load in `RingReader::peek`: whoever sees the
         // arrival word sees the message.
-        #[cfg(not(barn_plant = "ring_publish_relaxed"))]
-        let order = Ordering::Release;
-        #[cfg(barn_plant = "ring_publish_relaxed")]
-        let order = Ordering::Relaxed;
+        let order = if planted("ring_publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         let _ = self.place.words.store_word(self.place.base + self.at, arrival.to_bits(), order);
         self.tail += advance;
         self.at = wrapped(self.at + advance, self.place.bytes);
@@ -198,10 +193,7 @@ impl RingReader {
     fn peek(&self) -> u64 {
         let at = self.next_at();
         // SYNC: Acquire, pairs with the Release store in `RingWriter::publish`.
-        #[cfg(not(barn_plant = "ring_peek_relaxed"))]
-        let order = Ordering::Acquire;
-        #[cfg(barn_plant = "ring_peek_relaxed")]
-        let order = Ordering::Relaxed;
+        let order = if planted("ring_peek_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
         self.place.words.load_word(at, order).unwrap_or(0)
     }
 
@@ -231,8 +223,7 @@ impl RingReader {
             if at + cell > ring {
                 return Err(Corrupt);
             }
-            #[cfg(barn_plant = "ring_head_update_early")]
-            {
+            if planted("ring_head_update_early") {
                 self.reported = self.head + cell;
                 // SYNC: Release, as in `report_lazily`; what is wrong here is when.
                 let _ = self.consumed.words.store_word(self.consumed.at, self.reported, Ordering::Release);
@@ -256,10 +247,7 @@ impl RingReader {
         if self.head - self.reported >= self.place.bytes as u64 / 2 {
             self.reported = self.head;
             // SYNC: Release, pairs with the Acquire load in `RingWriter::has_room`.
-            #[cfg(not(barn_plant = "ring_report_relaxed"))]
-            let order = Ordering::Release;
-            #[cfg(barn_plant = "ring_report_relaxed")]
-            let order = Ordering::Relaxed;
+            let order = if planted("ring_report_relaxed") { Ordering::Relaxed } else { Ordering::Release };
             let _ = self.consumed.words.store_word(self.consumed.at, self.head, order);
         }
     }

@@ -9,6 +9,7 @@
 //! need lines to arrive whole. See reliability.md's first two hazards.
 
 use super::{AccessError, Ordering, Words, fence};
+use barn_layout::planted;
 
 /// Bytes of the version word that stands before the body.
 pub const VERSION_BYTES: u64 = 8;
@@ -25,44 +26,38 @@ pub fn publish(words: &Words, offset: u64, body: &[u8]) -> Result<u64, AccessErr
     words.store_word(offset, locked, Ordering::Relaxed)?;
     // SYNC: pairs with the Acquire fence in `check`: whoever saw a word of the new body sees,
     // when it looks at the version again, that the version is locked or newer.
-    #[cfg(not(barn_plant = "publish_without_release_fence"))]
-    fence(Ordering::Release);
+    if !planted("publish_without_release_fence") {
+        fence(Ordering::Release);
+    }
     words.store(offset + VERSION_BYTES, body)?;
     // SYNC: Release, pairs with the Acquire load in `begin`: whoever sees this version sees
     // the whole body.
-    #[cfg(not(barn_plant = "publish_relaxed_version"))]
-    words.store_word(offset, locked + 1, Ordering::Release)?;
-    #[cfg(barn_plant = "publish_relaxed_version")]
-    words.store_word(offset, locked + 1, Ordering::Relaxed)?;
+    let order = if planted("publish_relaxed_version") { Ordering::Relaxed } else { Ordering::Release };
+    words.store_word(offset, locked + 1, order)?;
     Ok(locked + 1)
 }
 
 /// Reads a versioned value where the memory is mapped: `None` if a writer was at it.
 pub fn try_load(words: &Words, offset: u64, body: &mut [u8]) -> Result<Option<u64>, AccessError> {
     // SYNC: Acquire, pairs with the Release store of the version in `publish`.
-    #[cfg(not(barn_plant = "load_relaxed_version"))]
-    let before = words.load_word(offset, Ordering::Acquire)?;
-    #[cfg(barn_plant = "load_relaxed_version")]
-    let before = words.load_word(offset, Ordering::Relaxed)?;
+    let order = if planted("load_relaxed_version") { Ordering::Relaxed } else { Ordering::Acquire };
+    let before = words.load_word(offset, order)?;
     if is_locked(before) {
         return Ok(None);
     }
     words.load(offset + VERSION_BYTES, body)?;
     // SYNC: pairs with the Release fence in `publish`.
-    #[cfg(not(barn_plant = "load_without_acquire_fence"))]
-    fence(Ordering::Acquire);
+    if !planted("load_without_acquire_fence") {
+        fence(Ordering::Acquire);
+    }
     let after = words.load_word(offset, Ordering::Relaxed)?;
     Ok(accept(before, after))
 }
 
 /// The one decision: whether a body that was read between two versions is whole.
 pub fn accept(before: u64, after: u64) -> Option<u64> {
-    #[cfg(barn_plant = "version_check_skipped")]
-    let after = {
-        let _ = after;
-        before
-    };
-    (before == after && !is_locked(before)).then_some(before)
+    let same = before == after || planted("version_check_skipped");
+    (same && !is_locked(before)).then_some(before)
 }
 
 #[cfg(all(test, not(loom)))]

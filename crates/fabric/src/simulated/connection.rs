@@ -16,8 +16,8 @@ use crate::region::Rights;
 use crate::region::journal::{Journal, Moment};
 use crate::registry::{Grant, PeerId};
 use crate::slots::Answer;
-use barn_layout::RegionId;
 use barn_layout::limits::{MESSAGE_BYTES_MAX, OUTSTANDING_MAX};
+use barn_layout::{RegionId, planted};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -278,8 +278,7 @@ impl Net {
 
     /// A wait is over: whoever waits finds its ticket gone.
     pub(super) fn expire(&mut self, id: u64, ticket: u64) {
-        #[cfg(barn_plant = "simulated_deadline_ignored")]
-        if ticket % 4 == 0 {
+        if planted("simulated_deadline_ignored") && ticket.is_multiple_of(4) {
             return;
         }
         let Some(channel) = self.channels.get_mut(&id) else { return };
@@ -347,13 +346,12 @@ impl Net {
             return;
         }
         match frame {
-            Frame::Answer { ticket, answer } => {
-                #[cfg(barn_plant = "simulated_reply_to_wrong_request")]
-                let ticket = channel
-                    .wanted
-                    .range(ticket + 1..)
-                    .find(|(_, wanted)| wanted.answer.is_none() && wanted.unsent.is_none())
-                    .map_or(ticket, |(other, _)| *other);
+            Frame::Answer { mut ticket, answer } => {
+                if planted("simulated_reply_to_wrong_request") {
+                    let mut later = channel.wanted.range(ticket + 1..);
+                    let other = later.find(|(_, wanted)| wanted.answer.is_none() && wanted.unsent.is_none());
+                    ticket = other.map_or(ticket, |(other, _)| *other);
+                }
                 self.answer(id, ticket, answer);
                 self.settle(id);
             }

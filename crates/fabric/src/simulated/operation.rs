@@ -21,6 +21,7 @@ use crate::slots::Answer;
 use crate::verb::Verb;
 use barn_layout::frame::Outcome;
 use barn_layout::limits::WORD_BYTES;
+use barn_layout::planted;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -81,11 +82,9 @@ pub(super) struct Operation {
     from: Moment,
     /// The pieces of a WRITE that are left, the next one last: where, and which of its bytes.
     pieces: Vec<(u64, Range<usize>)>,
-    /// The planted bug's mark.
-    #[cfg(barn_plant = "simulated_grant_checked_once")]
+    /// A planted bug's mark: that its grant was checked.
     begun: bool,
-    /// The planted bug's half of an atomic.
-    #[cfg(barn_plant = "simulated_atomic_in_two_steps")]
+    /// A planted bug's half of an atomic.
     half: Option<u64>,
 }
 
@@ -112,14 +111,9 @@ impl Channel {
     fn check_first(&mut self) -> Result<Grant, Outcome> {
         let operation = self.operations.front_mut().ok_or(Outcome::BadKey)?;
         let grant = self.grants.get(&operation.key).ok_or(Outcome::BadKey)?;
-        let live = grant.standing.is_live();
-        #[cfg(barn_plant = "simulated_grant_unchecked")]
-        let live = {
-            let _ = live;
-            true
-        };
-        #[cfg(barn_plant = "simulated_grant_checked_once")]
-        let live = live || operation.begun;
+        let live = grant.standing.is_live()
+            || planted("simulated_grant_unchecked")
+            || planted("simulated_grant_checked_once") && operation.begun;
         if !live {
             return Err(Outcome::Revoked);
         }
@@ -130,10 +124,7 @@ impl Channel {
     /// Readies the operation at hand, which has been checked.
     fn begin_first(&mut self, tear: &mut Seeded) {
         let Some(operation) = self.operations.front_mut() else { return };
-        #[cfg(barn_plant = "simulated_grant_checked_once")]
-        {
-            operation.begun = true;
-        }
+        operation.begun = true;
         match &operation.verb {
             Owned::Read { .. } => {
                 let Some((journal, arrived)) = &operation.looking else { return };
@@ -142,8 +133,7 @@ impl Channel {
                     // At once, or after an operation elsewhere that has just ended.
                     _ => journal.now(),
                 };
-                #[cfg(barn_plant = "simulated_operations_out_of_order")]
-                {
+                if planted("simulated_operations_out_of_order") {
                     operation.from = *arrived;
                 }
             }
@@ -241,9 +231,7 @@ impl Net {
             looking,
             from: 0,
             pieces: Vec::new(),
-            #[cfg(barn_plant = "simulated_grant_checked_once")]
             begun: false,
-            #[cfg(barn_plant = "simulated_atomic_in_two_steps")]
             half: None,
         });
         if !channel.stepping {
@@ -323,8 +311,7 @@ impl Net {
                 }
                 Vec::new()
             }
-            #[cfg(barn_plant = "simulated_atomic_in_two_steps")]
-            Owned::FetchAdd { offset, add } => {
+            Owned::FetchAdd { offset, add } if planted("simulated_atomic_in_two_steps") => {
                 // ORDER: Relaxed: a world has one thread.
                 let Some(half) = operation.half else {
                     operation.half = words.load_word(*offset, Ordering::Relaxed).ok();

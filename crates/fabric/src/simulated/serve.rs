@@ -9,10 +9,10 @@ use super::net::{Effect, Event, Net, within};
 use crate::region::Rights;
 use crate::registry::PeerId;
 use crate::slots::Answer;
-use barn_layout::RegionId;
 use barn_layout::frame::Outcome;
 use barn_layout::limits::{PEERS_MAX, REGIONS_PER_PEER_MAX};
 use barn_layout::message::Status;
+use barn_layout::{RegionId, planted};
 
 /// What waits for a node's process.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ impl Net {
         match frame {
             Frame::Operate { ticket, key, verb } => self.enqueue_operation(id, ticket, key, verb),
             frame => {
-                #[cfg(barn_plant = "simulated_request_twice")]
-                if let Frame::Request { ticket, method, body } = &frame
-                    && ticket % 16 == 0
+                if planted("simulated_request_twice")
+                    && let Frame::Request { ticket, method, body } = &frame
+                    && ticket.is_multiple_of(16)
                 {
                     let again = Frame::Request { ticket: *ticket, method: *method, body: body.clone() };
                     self.arrive(id, Arrived::Frame(again));

@@ -25,7 +25,7 @@ use crate::object::Header;
 use crate::usage::{PurposeUsage, Usage};
 use barn_fabric::Words;
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
-use barn_layout::{Address, RegionId};
+use barn_layout::{Address, RegionId, planted};
 use quarantine::Quarantine;
 use region::Region;
 use run::{Run, Runs};
@@ -209,10 +209,8 @@ impl Heap {
         self.usage.purposes[purpose as usize].block_bytes -= (size.run_blocks * BLOCK_BYTES) as u64;
         self.usage.slab_blocks -= size.run_blocks;
         self.usage.waiting_blocks += size.run_blocks;
-        #[cfg(barn_plant = "epoch_ignored")]
-        let touched = touched & self.usage.purposes.is_empty();
         self.runs[run].waiting = true;
-        match touched {
+        match touched && !planted("epoch_ignored") {
             true => self.quarantine.put(run),
             false => self.dissolve(run),
         }

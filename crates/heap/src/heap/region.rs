@@ -12,7 +12,7 @@ use barn_layout::heap::{
 };
 use barn_layout::limits::{REGION_BYTES_MAX, REGION_BYTES_MIN};
 use barn_layout::object::LockMode;
-use barn_layout::{Address, RegionId};
+use barn_layout::{Address, RegionId, planted};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -132,8 +132,9 @@ impl Region {
         for block in blocks.clone() {
             floor = floor.above(self.floor(block)?);
         }
-        #[cfg(barn_plant = "floor_forgotten")]
-        let floor = Floor { incarnation: floor.incarnation.min(1), version: floor.version.min(1) };
+        if planted("floor_forgotten") {
+            floor = Floor { incarnation: floor.incarnation.min(1), version: floor.version.min(1) };
+        }
         // Blocks that were never used are zero, which is what a new slot's header is.
         if floor != Floor::default() {
             for slot in 0..size.slots() {

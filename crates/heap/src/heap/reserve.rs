@@ -9,9 +9,13 @@ use crate::bitmap::FreeSlots;
 use crate::error::{AllocError, ObjectError};
 use crate::object::{HEADER_BYTES, publish};
 use crate::size_class::Size;
+<<<<<<< HEAD
 use barn_fabric::Words;
 use barn_layout::Address;
+=======
+>>>>>>> plants
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
+use barn_layout::{Address, planted};
 
 /// A slot that is nobody's object yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +162,8 @@ impl Heap {
         hint: Option<Address>,
         purpose: Purpose,
     ) -> Result<(u32, usize), AllocError> {
-        #[cfg(barn_plant = "hint_ignored")]
-        let hint = hint.and(None);
         if let Some(hint) = hint
+            && !planted("hint_ignored")
             && let Some(found) = self.find_near(hint, size, count, purpose)?
         {
             return Ok(found);

@@ -1,8 +1,8 @@
 //! Judges the bytes of one READ: an object, whole, or why not.
 
 use super::{HEADER_BYTES, Header, checksum};
-use barn_layout::Address;
 use barn_layout::object::{LockMode, ObjectHeader, VersionWord};
+use barn_layout::{Address, planted};
 use zerocopy::FromBytes;
 
 #[cfg(not(loom))]
@@ -92,9 +92,7 @@ pub fn inspect(address: Address, incarnation: Option<u32>, bytes: &[u8], confirm
 
 #[inline]
 fn is_other(wanted: Option<u32>, found: u32) -> bool {
-    #[cfg(barn_plant = "incarnation_ignored")]
-    let wanted = wanted.and(None::<u32>);
-    wanted.is_some_and(|wanted| wanted != found)
+    wanted.is_some_and(|wanted| wanted != found) && !planted("incarnation_ignored")
 }
 
 /// How many bytes a READ of an object of `bytes` takes: whole words, which are copied fastest.

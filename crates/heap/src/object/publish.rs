@@ -6,9 +6,9 @@
 
 use super::{HEADER_BYTES, checksum, meta_allocated, meta_vacant};
 use barn_fabric::region::{AccessError, Ordering, Words, fence};
-use barn_layout::Address;
 use barn_layout::limits::WORD_BYTES;
 use barn_layout::object::{LockMode, VersionWord};
+use barn_layout::{Address, planted};
 
 /// Where the second word, incarnation and length, is.
 const META_AT: u64 = 8;
@@ -50,8 +50,9 @@ fn close(words: &Words, at: u64, version: u64) -> Result<(), AccessError> {
     words.store_word(at, closed.0, Ordering::Relaxed)?;
     // SYNC: Release, pairs with the Acquire fence of a READ with confirmation: whoever saw a new
     // word sees, when it looks at the version again, that it is closed or newer.
-    #[cfg(not(barn_plant = "object_publish_without_fence"))]
-    fence(Ordering::Release);
+    if !planted("object_publish_without_fence") {
+        fence(Ordering::Release);
+    }
     Ok(())
 }
 
@@ -61,11 +62,8 @@ fn open(words: &Words, at: u64, version: u64) -> Result<(), AccessError> {
     let opened = VersionWord::new(version, LockMode::Free);
     // SYNC: Release, pairs with the Acquire load that starts a READ with confirmation: whoever
     // sees this version sees all of its bytes.
-    #[cfg(not(barn_plant = "object_publish_relaxed"))]
-    words.store_word(at, opened.0, Ordering::Release)?;
-    #[cfg(barn_plant = "object_publish_relaxed")]
-    words.store_word(at, opened.0, Ordering::Relaxed)?;
-    Ok(())
+    let order = if planted("object_publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+    words.store_word(at, opened.0, order)
 }
 
 /// Stores a body in whole words: the slot has them, and a partial one costs a compare-exchange.

@@ -10,6 +10,7 @@
 
 // The atomics of whoever compiles this: the machine's, loom's, or a scheduler's.
 use super::atomics::{AtomicU64, AtomicUsize, Ordering};
+use barn_layout::planted;
 
 /// Generations that are told apart: a new one waits until the one that used its counter is over.
 #[cfg(not(loom))]
@@ -58,10 +59,8 @@ impl Activity {
     pub(crate) fn leave(&self, guard: &Guard) {
         let count = &self.counts[(guard.generation % COUNTERS) as usize];
         // SYNC: Release, pairs with the Acquire load in `is_quiet`: its reads are over.
-        #[cfg(not(barn_plant = "leave_relaxed"))]
-        count.fetch_sub(1, Ordering::Release);
-        #[cfg(barn_plant = "leave_relaxed")]
-        count.fetch_sub(1, Ordering::Relaxed);
+        let order = if planted("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        count.fetch_sub(1, order);
     }
 
     /// Begins a new generation if its counter is free; gives the present one.
@@ -123,7 +122,7 @@ impl Epochs {
     /// The epoch to tell the node: every operation that began in an earlier one is over.
     pub(crate) fn leave(&mut self, activity: &Activity) -> u64 {
         if let Some((epoch, since)) = self.told
-            && (activity.is_over_before(since) || cfg!(barn_plant = "epoch_left_too_early"))
+            && (activity.is_over_before(since) || planted("epoch_left_too_early"))
         {
             self.left = epoch;
             self.told = None;

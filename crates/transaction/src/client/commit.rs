@@ -12,6 +12,7 @@ use super::table::Table;
 use super::transaction::{Entry, Transaction};
 use super::{ClientStats, Inner, lock};
 use crate::error::{ClientError, CommitError};
+use barn_layout::planted;
 use barn_layout::transaction::{Change, TransactionId};
 use std::sync::atomic::Ordering;
 
@@ -206,14 +207,16 @@ impl Drop for Leaving<'_, '_> {
 async fn steps(commit: &Commit<'_>) -> Result<(), Stopped> {
     prepare::lock(commit).await?;
     commit.at(CommitStep::Prepared).await;
-    #[cfg(not(barn_plant = "validation_skipped"))]
-    if let Err(error) = validate::reads(commit).await {
+    if !planted("validation_skipped")
+        && let Err(error) = validate::reads(commit).await
+    {
         prepare::abort(commit).await;
         return Err(error.into());
     }
     commit.at(CommitStep::Validated).await;
-    #[cfg(not(barn_plant = "told_before_decided"))]
-    decide::decide(commit).await?;
+    if !planted("told_before_decided") {
+        decide::decide(commit).await?;
+    }
     commit.at(CommitStep::Decided).await;
     decide::apply(commit).await;
     commit.at(CommitStep::Applied).await;

@@ -37,7 +37,7 @@ use barn_fabric::seam::Clock;
 use barn_fabric::{PeerId, Registry, Reply, Request};
 use barn_heap::{Heap, ObjectError};
 use barn_layout::transaction::{State, TransactionId, Verdict};
-use barn_layout::{Address, RegionId};
+use barn_layout::{Address, RegionId, planted};
 use recover::Outcomes;
 use session::Sessions;
 use std::collections::{BTreeSet, HashMap};
@@ -272,7 +272,7 @@ impl Participant {
 
     /// A peer is gone: its session ends.
     pub fn gone(&mut self, peer: PeerId) {
-        if cfg!(not(barn_plant = "session_end_forgotten")) {
+        if !planted("session_end_forgotten") {
             self.end_session(peer);
         }
     }

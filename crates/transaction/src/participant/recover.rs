@@ -3,6 +3,7 @@
 use super::Participant;
 use super::session::malformed;
 use crate::wire::whole;
+use barn_layout::planted;
 use barn_layout::transaction::{Known, Orphan, ParticipantEntry, State, TransactionId};
 use std::collections::{HashMap, VecDeque};
 use zerocopy::IntoBytes;
@@ -45,7 +46,7 @@ impl Participant {
     pub(super) fn freeze(&mut self, body: &[u8], answer: &mut Vec<u8>) -> Result<(), String> {
         let id: &TransactionId = whole(body).map_err(malformed)?;
         if let Some(held) = self.held.get_mut(id) {
-            held.frozen = cfg!(not(barn_plant = "recovery_without_freeze"));
+            held.frozen = !planted("recovery_without_freeze");
             held.orphan = true;
         }
         let state = self.state(*id);

@@ -3,8 +3,8 @@
 use super::{Held, Participant, Refusal};
 use crate::wire::{Writes, whole};
 use barn_fabric::PeerId;
-use barn_layout::Address;
 use barn_layout::transaction::{Change, State, Step, StepKind, TransactionId, Verdict};
+use barn_layout::{Address, planted};
 
 impl Held {
     fn writes(&self) -> Writes<'_> {
@@ -38,7 +38,7 @@ impl Participant {
             StepKind::Decide => {
                 let alone = held.participants.len() <= 1;
                 self.decide(id);
-                if alone || cfg!(barn_plant = "applied_when_decided") {
+                if alone || planted("applied_when_decided") {
                     // Nobody else has to know before it can be seen.
                     self.apply(id);
                 }
@@ -97,7 +97,7 @@ impl Participant {
             return;
         }
         held.decided = true;
-        if cfg!(not(barn_plant = "decided_and_still_read")) {
+        if !planted("decided_and_still_read") {
             self.close_held(id);
         }
     }
@@ -107,8 +107,9 @@ impl Participant {
         let Some(held) = self.held.get_mut(&id) else { return };
         let (bytes, count) = (std::mem::take(&mut held.writes), held.count);
         self.close(Writes { bytes: &bytes, count });
-        #[cfg(barn_plant = "unlock_early")]
-        self.unlock(PeerId(0), Writes { bytes: &bytes, count });
+        if planted("unlock_early") {
+            self.unlock(PeerId(0), Writes { bytes: &bytes, count });
+        }
         if let Some(held) = self.held.get_mut(&id) {
             held.writes = bytes;
         }
