@@ -9,11 +9,7 @@ use crate::bitmap::FreeSlots;
 use crate::error::{AllocError, ObjectError};
 use crate::object::{HEADER_BYTES, publish};
 use crate::size_class::Size;
-<<<<<<< HEAD
 use barn_fabric::Words;
-use barn_layout::Address;
-=======
->>>>>>> plants
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
 use barn_layout::{Address, planted};
 

@@ -12,6 +12,7 @@
 mod bucket;
 mod change;
 mod directory;
+mod figures;
 mod local;
 mod lookup;
 mod owner;
@@ -21,6 +22,7 @@ mod transaction;
 #[cfg(test)]
 mod tests;
 
+pub use figures::{Figures, figures};
 pub use lookup::Roots;
 pub use owner::Owner;
 pub(crate) use transaction::NotDone;
