@@ -62,14 +62,14 @@ fn main() -> Result<(), Error> {
 /// does nothing but read and write through `tx`.
 fn transfer(barn: &Barn, from: Ref<i64>, to: Ref<i64>, amount: i64) -> Result<(), Error> {
     barn.transaction(|tx| {
-        let balance = tx.get(from)?;
+        let balance = tx.load(from)?;
         if balance < amount {
             return Err(Error::own("not enough money"));
         }
-        tx.set(from, &(balance - amount))?;
+        tx.store(from, &(balance - amount))?;
         // Also right where `from` and `to` are one account: a transaction reads what it wrote.
-        let balance = tx.get(to)?;
-        tx.set(to, &(balance + amount))
+        let balance = tx.load(to)?;
+        tx.store(to, &(balance + amount))
     })
 }
 
@@ -81,7 +81,7 @@ fn audit(barn: &Barn, accounts: &[Ref<i64>], until: Instant) -> Result<u64, Erro
         let total = barn.transaction(|tx| {
             let mut total = 0;
             for account in accounts {
-                total += tx.get(*account)?;
+                total += tx.load(*account)?;
             }
             Ok(total)
         })?;

@@ -40,7 +40,7 @@ fn begin() -> Result<(), Box<dyn Error>> {
         }
     }
     // A read is a load from the node's memory; no transaction is needed for one object.
-    let sum = barn.get(counter)?;
+    let sum = barn.load(counter)?;
     println!("{sum} in all, {:.0} increments per second", sum as f64 / started.elapsed().as_secs_f64());
     Ok(())
 }
@@ -54,8 +54,8 @@ fn join(address: &str, pointer: &str) -> Result<(), Box<dyn Error>> {
     while started.elapsed() < TIME {
         // No increment is lost: one that another process got ahead of is run again.
         barn.transaction(|tx| {
-            let value = tx.get(counter)?;
-            tx.set(counter, &(value + 1))
+            let value = tx.load(counter)?;
+            tx.store(counter, &(value + 1))
         })?;
         mine += 1;
     }

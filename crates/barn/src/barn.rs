@@ -130,13 +130,13 @@ impl Barn {
     }
 
     /// Reads an object of a type.
-    pub fn get<T: Value>(&self, object: Ref<T>) -> Result<T, Error> {
+    pub fn load<T: Value>(&self, object: Ref<T>) -> Result<T, Error> {
         Ok(block_on(object::read(&self.client, object))?)
     }
 
     /// Changes an object of a type, whatever it held.
-    pub fn set<T: Value>(&self, object: Ref<T>, value: &T) -> Result<(), Error> {
-        self.transaction(|tx| tx.set(object, value))
+    pub fn store<T: Value>(&self, object: Ref<T>, value: &T) -> Result<(), Error> {
+        self.transaction(|tx| tx.store(object, value))
     }
 
     /// Runs a function of the node that holds `near`, next to that object; gives what it returns.

@@ -1,6 +1,7 @@
 //! The one error that Barn's blocking calls end in.
 
 use barn_fabric::ConnectError;
+use barn_index::TableError;
 use barn_transaction::{ClientError, CommitError, RunError};
 use std::fmt;
 
@@ -13,6 +14,8 @@ pub enum Error {
     Node(String),
     /// An object could not be read or changed; nothing was changed.
     Client(ClientError),
+    /// A table could not be read or changed.
+    Table(TableError),
     /// A commit did not go through, or is not known to have.
     Commit(CommitError),
     /// Other transactions were in the way each time; nothing was changed.
@@ -37,6 +40,7 @@ impl fmt::Display for Error {
             Self::Connect(error) => error.fmt(f),
             Self::Node(why) | Self::Own(why) => f.write_str(why),
             Self::Client(error) => error.fmt(f),
+            Self::Table(error) => error.fmt(f),
             Self::Commit(error) => error.fmt(f),
             Self::Contended { attempts } => RunError::<ClientError>::Contended { attempts: *attempts }.fmt(f),
         }
@@ -48,6 +52,15 @@ impl std::error::Error for Error {}
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Self {
         Self::Connect(error)
+    }
+}
+
+impl From<TableError> for Error {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Client(error) => Self::Client(error),
+            other => Self::Table(other),
+        }
     }
 }
 

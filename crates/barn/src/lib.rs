@@ -8,11 +8,11 @@
 //! let from = barn.new(&100i64)?;
 //! let to = barn.new(&0i64)?;
 //! barn.transaction(|tx| {
-//!     let (a, b) = (tx.get(from)?, tx.get(to)?);
-//!     tx.set(from, &(a - 30))?;
-//!     tx.set(to, &(b + 30))
+//!     let (a, b) = (tx.load(from)?, tx.load(to)?);
+//!     tx.store(from, &(a - 30))?;
+//!     tx.store(to, &(b + 30))
 //! })?;
-//! assert_eq!((barn.get(from)?, barn.get(to)?), (70, 30));
+//! assert_eq!((barn.load(from)?, barn.load(to)?), (70, 30));
 //! # Ok(())
 //! # }
 //! ```
@@ -27,6 +27,7 @@ mod connect;
 mod error;
 pub mod node;
 mod object;
+mod table;
 mod transaction;
 
 pub use barn::Barn;
@@ -35,9 +36,13 @@ pub use barn_transaction::{
     Client, ClientError, ClientStats, CommitError, CommitStep, Committed, Object, Observer, Pointer,
     RunError, RunOptions, Transaction,
 };
+pub use barn_index::{
+    Answers, Found, Kind, Put, Swapped, TableError, TableInfo, TableOptions, TableStats, TableTransaction, Way,
+};
 pub use connect::Connect;
 pub use error::Error;
 pub use object::{Ref, TypedTransaction, Value};
+pub use table::{Scan, Table};
 pub use transaction::Tx;
 
 /// The programs in README.md compile.

@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let barn = barn::Barn::embedded()?;
 /// let account = barn.new(&Account { balance: 100, transfers: 0 })?;
-/// assert_eq!(barn.get(account)?.balance, 100);
+/// assert_eq!(barn.load(account)?.balance, 100);
 /// # Ok(())
 /// # }
 /// ```
@@ -82,21 +82,21 @@ pub(crate) fn value<T: Value>(pointer: Pointer, bytes: &[u8]) -> Result<T, Clien
 #[allow(async_fn_in_trait, reason = "implemented here only")]
 pub trait TypedTransaction {
     /// Reads an object.
-    async fn get<T: Value>(&mut self, object: Ref<T>) -> Result<T, ClientError>;
+    async fn load<T: Value>(&mut self, object: Ref<T>) -> Result<T, ClientError>;
     /// Changes an object.
-    async fn set<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), ClientError>;
+    async fn store<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), ClientError>;
     /// Makes an object, near to another if one is given.
     async fn new_object<T: Value>(&mut self, value: &T, near: Option<Pointer>)
     -> Result<Ref<T>, ClientError>;
 }
 
 impl TypedTransaction for Transaction {
-    async fn get<T: Value>(&mut self, object: Ref<T>) -> Result<T, ClientError> {
+    async fn load<T: Value>(&mut self, object: Ref<T>) -> Result<T, ClientError> {
         let bytes = self.read(object.pointer).await?;
         value(object.pointer, bytes)
     }
 
-    async fn set<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), ClientError> {
+    async fn store<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), ClientError> {
         self.write(object.pointer, value.as_bytes()).await
     }
 

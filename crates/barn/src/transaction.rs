@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::object::{Ref, TypedTransaction, Value};
+use crate::table::Table;
 use barn_fabric::block_on;
+use barn_index::{Put, TableTransaction};
 use barn_transaction::{Committed, Pointer, Transaction};
 
 /// A transaction. In [`Barn::transaction`](crate::Barn::transaction) it is committed when the closure
@@ -44,13 +46,13 @@ impl Tx {
     }
 
     /// Reads an object of a type.
-    pub fn get<T: Value>(&mut self, object: Ref<T>) -> Result<T, Error> {
-        Ok(block_on(self.inner.get(object))?)
+    pub fn load<T: Value>(&mut self, object: Ref<T>) -> Result<T, Error> {
+        Ok(block_on(self.inner.load(object))?)
     }
 
     /// Changes an object of a type.
-    pub fn set<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), Error> {
-        Ok(block_on(self.inner.set(object, value))?)
+    pub fn store<T: Value>(&mut self, object: Ref<T>, value: &T) -> Result<(), Error> {
+        Ok(block_on(self.inner.store(object, value))?)
     }
 
     /// Makes an object of a type.
@@ -62,6 +64,21 @@ impl Tx {
     /// Makes an object of a type close to another.
     pub fn new_near<T: Value>(&mut self, value: &T, near: Pointer) -> Result<Ref<T>, Error> {
         Ok(block_on(self.inner.new_object(value, Some(near)))?)
+    }
+
+    /// The value of a table's key.
+    pub fn get(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(block_on(self.inner.table_get(table.futures(), key))?)
+    }
+
+    /// Gives a table's key a value.
+    pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Ok(block_on(self.inner.table_put(table.futures(), key, value, Put::default()))?)
+    }
+
+    /// Removes a table's key; false if it was not there.
+    pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<bool, Error> {
+        Ok(block_on(self.inner.table_delete(table.futures(), key))?)
     }
 
     /// Commits: all of the changes, or none.

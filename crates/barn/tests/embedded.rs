@@ -8,20 +8,20 @@ fn a_transaction_reads_its_own_writes_and_leaves_nothing_when_it_fails() {
     let barn = Barn::embedded().unwrap();
     let number = barn.new(&1u64).unwrap();
     let made = barn.transaction(|tx| {
-        tx.set(number, &2)?;
-        assert_eq!(tx.get(number)?, 2, "its own write");
+        tx.store(number, &2)?;
+        assert_eq!(tx.load(number)?, 2, "its own write");
         let other = tx.new(&7u64)?;
-        assert_eq!(tx.get(other)?, 7, "its own object");
+        assert_eq!(tx.load(other)?, 7, "its own object");
         Ok(other)
     });
-    assert_eq!(barn.get(made.unwrap()).unwrap(), 7);
+    assert_eq!(barn.load(made.unwrap()).unwrap(), 7);
     let failed = barn.transaction(|tx| {
-        tx.set(number, &3)?;
+        tx.store(number, &3)?;
         tx.new(&8u64)?;
         Err::<(), _>(Error::own("changed my mind"))
     });
     assert!(matches!(failed, Err(Error::Own(why)) if why == "changed my mind"));
-    assert_eq!(barn.get(number).unwrap(), 2);
+    assert_eq!(barn.load(number).unwrap(), 2);
 }
 
 #[test]
@@ -30,11 +30,11 @@ fn an_object_that_was_made_and_freed_at_once_never_was() {
     let (one, two) = (barn.new(&1u64).unwrap(), barn.new(&2u64).unwrap());
     let options = RunOptions { attempts_max: 3, ..RunOptions::default() };
     let sum = barn.transaction_with(options, |tx| {
-        let first = tx.get(one)?;
+        let first = tx.load(one)?;
         let made = tx.new(&7u64)?;
         tx.free(made.pointer())?;
-        assert!(tx.get(made).is_err(), "it is gone");
-        Ok(first + tx.get(two)?)
+        assert!(tx.load(made).is_err(), "it is gone");
+        Ok(first + tx.load(two)?)
     });
     assert_eq!(sum.unwrap(), 3);
 }
@@ -45,21 +45,21 @@ fn a_conflict_is_told_and_a_run_again_goes_through() {
     let number = barn.new(&1u64).unwrap();
     let mut slow = barn.begin();
     let seen = slow.get(number).unwrap();
-    barn.set(number, &10).unwrap();
+    barn.store(number, &10).unwrap();
     slow.set(number, &(seen + 1)).unwrap();
     let refused = slow.commit();
     assert!(matches!(refused, Err(Error::Commit(CommitError::Conflict { .. }))), "{refused:?}");
     let mut runs = 0;
     barn.transaction(|tx| {
         runs += 1;
-        let seen = tx.get(number)?;
+        let seen = tx.load(number)?;
         if runs == 1 {
-            barn.set(number, &20)?;
+            barn.store(number, &20)?;
         }
-        tx.set(number, &(seen + 1))
+        tx.store(number, &(seen + 1))
     })
     .unwrap();
-    assert_eq!((runs, barn.get(number).unwrap()), (2, 21));
+    assert_eq!((runs, barn.load(number).unwrap()), (2, 21));
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn functions_run_next_to_the_data() {
     let barn = Barn::embedded_with(NodeConfig::embedded().functions(functions)).unwrap();
     let number = barn.new(&5i64).unwrap();
     let sum = barn.call("barn.add", number.pointer(), &37i64.to_le_bytes()).unwrap();
-    assert_eq!((sum, barn.get(number).unwrap()), (42i64.to_le_bytes().to_vec(), 42));
+    assert_eq!((sum, barn.load(number).unwrap()), (42i64.to_le_bytes().to_vec(), 42));
     barn.call("double", number.pointer(), &[]).unwrap();
-    assert_eq!(barn.get(number).unwrap(), 84);
+    assert_eq!(barn.load(number).unwrap(), 84);
     let refused = barn.call("refuse", number.pointer(), &[]).unwrap_err().to_string();
     assert!(refused.contains("not today"), "{refused}");
-    assert_eq!(barn.get(number).unwrap(), 84, "a function that fails changes nothing");
+    assert_eq!(barn.load(number).unwrap(), 84, "a function that fails changes nothing");
     let made = barn.call("list", number.pointer(), b"hello").unwrap();
     let made = barn::Pointer::from_bytes(&made.try_into().unwrap());
     assert_eq!(&barn.read(made).unwrap()[..], b"hello");
@@ -189,8 +189,8 @@ async fn the_same_as_futures() {
         .unwrap();
     let sum = client
         .run(RunOptions::default(), async |tx: &mut barn::Transaction| {
-            let (one, two) = (tx.get(made.0).await?, tx.get(made.1).await?);
-            tx.set(made.0, &(one + two)).await?;
+            let (one, two) = (tx.load(made.0).await?, tx.load(made.1).await?);
+            tx.store(made.0, &(one + two)).await?;
             Ok::<_, ClientError>(one + two)
         })
         .await

@@ -5,6 +5,8 @@ use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, 
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
 use barn_heap::Usage;
+use barn_index::node::{Surroundings, Tables};
+use barn_index::wire as table_wire;
 use barn_transaction::participant::{Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
 use std::fmt;
@@ -38,6 +40,9 @@ pub(super) struct NodeService {
     arriving: Arc<Mutex<Option<Participant>>>,
     rest: Option<Box<dyn Rest>>,
     stats: Arc<NodeStats>,
+    tables: Tables,
+    /// An answer about a table in the making.
+    answer: Vec<u8>,
 }
 
 impl fmt::Debug for NodeService {
@@ -55,7 +60,17 @@ impl NodeService {
         rest: Option<Box<dyn Rest>>,
         stats: Arc<NodeStats>,
     ) -> Self {
-        Self { coordinator, clock, directory, participant: None, arriving, rest, stats }
+        Self {
+            coordinator,
+            clock,
+            directory,
+            participant: None,
+            arriving,
+            rest,
+            stats,
+            tables: Tables::default(),
+            answer: Vec::new(),
+        }
     }
 
     /// The participant, once it is there.
@@ -90,6 +105,34 @@ impl NodeService {
         }
     }
 
+    /// Answers a request about a table.
+    fn table(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        if self.participant().is_none() {
+            return reply.busy();
+        }
+        let Self { participant: Some(participant), coordinator, directory, tables, answer, .. } = self else {
+            return reply.busy();
+        };
+        let member = participant.member();
+        let changed = participant.take_changed_tables();
+        let Some(heap) = participant.heap_mut() else {
+            return reply.refuse("this node has lost its place in the cluster and serves nobody until it is back");
+        };
+        // The coordinator's own node knows of a new table before anybody else does.
+        let known = directory.configuration();
+        let configuration = match coordinator {
+            Some(coordinator) => coordinator.configuration(),
+            None => &known,
+        };
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let node = Surroundings { heap, configuration, member, now_ms: now.as_millis() as u64, changed };
+        answer.clear();
+        match tables.handle(node, request.method, request.body, answer) {
+            Ok(()) => reply.done(answer),
+            Err(why) => reply.refuse(&why),
+        }
+    }
+
     fn view(&self) -> NodeView {
         NodeView {
             // ORDER: Relaxed: a counter.
@@ -115,6 +158,9 @@ impl Service for NodeService {
                 Some(participant) => participant.call(request, reply),
                 None => reply.busy(),
             };
+        }
+        if (table_wire::Method::Get as u16..table_wire::METHODS_END).contains(&request.method) {
+            return self.table(request, reply);
         }
         if request.method == CLUSTER_METHOD {
             let response = self.cluster(request.body);

@@ -146,12 +146,12 @@ fn transfer(writer: &Barn, watcher: &Barn) -> Result<usize, barn::Error> {
     let mut looks = 0;
     for number in 0..TRANSFERS {
         writer.transaction(|tx| {
-            let (left, right) = (tx.get(from)?, tx.get(to)?);
-            tx.set(from, &(left - 1))?;
-            tx.set(to, &(right + 1))
+            let (left, right) = (tx.load(from)?, tx.load(to)?);
+            tx.store(from, &(left - 1))?;
+            tx.store(to, &(right + 1))
         })?;
         if number % TRANSFERS_PER_LOOK == 0 {
-            let sum = watcher.transaction(|tx| Ok(tx.get(from)? + tx.get(to)?))?;
+            let sum = watcher.transaction(|tx| Ok(tx.load(from)? + tx.load(to)?))?;
             if sum != TOTAL {
                 return Err(barn::Error::own(format!("a snapshot added up to {sum} instead of {TOTAL}")));
             }

@@ -6,6 +6,7 @@ use crate::error::ObjectError;
 use crate::object::{HEADER_BYTES, Header, publish};
 use barn_fabric::region::{Ordering, fence};
 use barn_layout::Address;
+use barn_layout::heap::Purpose;
 use barn_layout::object::{LockMode, VersionWord};
 
 impl Heap {
@@ -44,6 +45,17 @@ impl Heap {
     pub fn capacity(&self, address: Address) -> Result<usize, ObjectError> {
         let slot = self.locate(address)?;
         Ok(self.runs[slot.run].size.slot_bytes - HEADER_BYTES)
+    }
+
+    /// What the object at this place is for.
+    pub fn purpose(&self, address: Address) -> Option<Purpose> {
+        self.locate(address).ok().map(|slot| self.runs[slot.run].purpose)
+    }
+
+    /// Whether any object is a table's.
+    #[inline]
+    pub fn has_tables(&self) -> bool {
+        self.usage.purposes[Purpose::Tables as usize].objects > 0
     }
 
     /// Reads an object, as its owner may without looking twice.

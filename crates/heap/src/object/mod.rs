@@ -21,8 +21,8 @@ use barn_layout::object::{ALLOCATED, ObjectHeader, VersionWord};
 /// Bytes before an object's own.
 pub const HEADER_BYTES: usize = ObjectHeader::BYTES;
 
-/// The longest object: a 64 MiB value with a 64 KiB key.
-pub const OBJECT_BYTES_MAX: usize = (64 << 20) + (64 << 10);
+/// The longest object: a 64 MiB value with a 64 KiB key, and what a table writes before them.
+pub const OBJECT_BYTES_MAX: usize = (64 << 20) + (64 << 10) + 64;
 
 /// What an object's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

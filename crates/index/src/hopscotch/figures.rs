@@ -52,7 +52,7 @@ pub fn figures(neighbourhood: u32, keys: u64) -> Figures {
     };
     let part = Part { table: 1, shard: 0, shards: 1 };
     let none = Figures { reads_per_lookup: f64::NAN, space: f64::NAN, occupancy: f64::NAN };
-    let words = Words::private((keys as usize * 160).next_multiple_of(1 << 20) + (16 << 20));
+    let words = Words::private((keys as usize * 160).next_multiple_of(2 << 20) + (16 << 20));
     let mut heap = Heap::new(HeapOptions { budget_bytes: u64::MAX });
     if heap.add_region(RegionId(1), words.clone()).is_err() {
         return none;

@@ -14,6 +14,7 @@ use crate::options::TableOptions;
 use barn_heap::{AllocError, Heap};
 use barn_layout::Address;
 use barn_transaction::Pointer;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A table is made for its capacity at this part of its slots: FaRM's figures are for it.
 const FILL_WANTED: f64 = 0.9;
@@ -30,10 +31,20 @@ const MADE_AHEAD: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Known {
     segment: Segment,
-    keys: u32,
-    overflowed: u32,
+    counted: Counted,
     /// The keys when another seed was last looked for.
     reseeded_at: u32,
+}
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) keys: u32,
+    pub(super) overflowed: u32,
+    /// Bytes of keys and values.
+    pub(super) payload: u64,
+    /// Bytes of memory, long entries' among them.
+    pub(super) memory: u64,
 }
 
 /// A segment that has not been made yet.
@@ -52,6 +63,10 @@ pub struct Owner {
     made: usize,
     next_seed: u16,
     stats: ShardStats,
+    /// Where segments start.
+    by_address: BTreeMap<u64, u32>,
+    /// Segments that transactions have changed since they were counted.
+    uncounted: BTreeSet<u32>,
 }
 
 impl Owner {
@@ -72,6 +87,8 @@ impl Owner {
             made: 0,
             next_seed: 1,
             stats: ShardStats::default(),
+            by_address: BTreeMap::new(),
+            uncounted: BTreeSet::new(),
         };
         // At least one, so that a node without room says so at once.
         owner.make_segment(heap, 0).map_err(|error| refused(Failure::Full(error.to_string())))?;
@@ -91,13 +108,11 @@ impl Owner {
     fn adopt(&mut self, built: &rebuild::Built) -> u32 {
         let known = Known {
             segment: built.segment,
-            keys: built.keys as u32,
-            overflowed: built.overflowed as u32,
-            reseeded_at: built.keys as u32,
+            counted: built.counted,
+            reseeded_at: built.counted.keys,
         };
-        self.stats.memory_bytes = self.stats.memory_bytes.wrapping_add_signed(built.memory);
         self.stats.slots += self.shape.segment_slots() as u64;
-        match self.free.pop() {
+        let number = match self.free.pop() {
             Some(number) => {
                 self.segments[number as usize] = known;
                 number
@@ -106,6 +121,23 @@ impl Owner {
                 self.segments.push(known);
                 self.segments.len() as u32 - 1
             }
+        };
+        self.by_address.insert(built.segment.address.to_bits(), number);
+        self.count(Counted::default(), built.counted);
+        number
+    }
+
+    /// Replaces what a segment held by what it holds now, in the sums.
+    fn count(&mut self, before: Counted, after: Counted) {
+        let stats = &mut self.stats;
+        let sums = [
+            (&mut stats.keys, u64::from(before.keys), u64::from(after.keys)),
+            (&mut stats.overflowed, u64::from(before.overflowed), u64::from(after.overflowed)),
+            (&mut stats.payload_bytes, before.payload, after.payload),
+            (&mut stats.memory_bytes, before.memory, after.memory),
+        ];
+        for (sum, before, after) in sums {
+            *sum = (*sum + after).saturating_sub(before);
         }
     }
 
@@ -123,7 +155,7 @@ impl Owner {
     /// Replaces a segment by one or two that are built anew of its entries.
     fn rebuild(&mut self, heap: &mut Heap, hash: u64, split: bool) -> Result<(), Failure> {
         let number = self.directory.get(hash);
-        let Some(Known { segment, overflowed, .. }) = self.segments.get(number as usize).copied() else {
+        let Some(Known { segment, counted, .. }) = self.segments.get(number as usize).copied() else {
             return Ok(());
         };
         let mut depth = segment.depth;
@@ -149,7 +181,7 @@ impl Owner {
             self.next_seed = self.next_seed.wrapping_add(16).max(1);
             let (seed, overflows) = rebuild::best_seed(entries, &self.shape, self.next_seed);
             // A new seed alone must be worth the work.
-            if !split && overflows * 5 > overflowed as usize * 4 {
+            if !split && overflows * 5 > counted.overflowed as usize * 4 {
                 return Ok(());
             }
             match rebuild::build(heap, &self.shape, seed, depth, entries) {
@@ -169,11 +201,11 @@ impl Owner {
             }
             _ => {}
         }
-        let given = contents.free(heap).map_err(|_| Failure::Busy)?;
-        self.stats.memory_bytes = self.stats.memory_bytes.wrapping_add_signed(-given);
+        contents.free(heap).map_err(|_| Failure::Busy)?;
+        self.count(counted, Counted::default());
+        self.by_address.remove(&segment.address.to_bits());
+        self.uncounted.remove(&number);
         self.stats.slots -= self.shape.segment_slots() as u64;
-        let after: usize = built.iter().map(|done| done.overflowed).sum();
-        self.stats.overflowed = self.stats.overflowed + after as u64 - u64::from(overflowed);
         self.stats.moves += contents.entries.len() as u64;
         self.stats.grown += u64::from(split);
         self.free.push(number);
@@ -182,20 +214,27 @@ impl Owner {
 
     /// Counts what a change did, and looks after the segment that it changed.
     fn account(&mut self, heap: &mut Heap, number: u32, hash: u64, effect: Effect, memory: i64) {
-        let stats = &mut self.stats;
-        stats.updates += u64::from(effect.stored);
-        stats.keys = stats.keys.wrapping_add_signed(effect.keys);
-        stats.payload_bytes = stats.payload_bytes.wrapping_add_signed(effect.payload);
-        stats.memory_bytes = stats.memory_bytes.wrapping_add_signed(memory);
-        stats.overflowed = stats.overflowed.wrapping_add_signed(effect.overflowed);
-        stats.moves += effect.moves;
-        let known = &mut self.segments[number as usize];
-        known.keys = known.keys.wrapping_add_signed(effect.keys as i32);
-        known.overflowed = known.overflowed.wrapping_add_signed(effect.overflowed as i32);
-        if effect.keys <= 0 {
-            return;
+        self.stats.updates += u64::from(effect.stored);
+        self.stats.moves += effect.moves;
+        let before = self.segments[number as usize].counted;
+        // A segment that a transaction has changed is counted anew later.
+        let after = Counted {
+            keys: before.keys.saturating_add_signed(effect.keys as i32),
+            overflowed: before.overflowed.saturating_add_signed(effect.overflowed as i32),
+            payload: before.payload.saturating_add_signed(effect.payload),
+            memory: before.memory.saturating_add_signed(memory),
+        };
+        self.segments[number as usize].counted = after;
+        self.count(before, after);
+        if effect.keys > 0 {
+            self.look_after(heap, number, hash);
         }
-        let Known { keys, overflowed, reseeded_at, .. } = *known;
+    }
+
+    /// Splits a segment that is full, or builds it anew if too much of it overflows.
+    fn look_after(&mut self, heap: &mut Heap, number: u32, hash: u64) {
+        let known = &mut self.segments[number as usize];
+        let Known { counted: Counted { keys, overflowed, .. }, reseeded_at, .. } = *known;
         if f64::from(keys) > self.shape.segment_slots() as f64 * FILL_MAX {
             // Without memory to split, the overflow blocks have room for a while.
             let _ = self.rebuild(heap, hash, true);
@@ -204,6 +243,20 @@ impl Owner {
         {
             known.reseeded_at = keys;
             let _ = self.rebuild(heap, hash, false);
+        }
+    }
+
+    /// Counts what a segment holds, where a transaction has changed it.
+    fn recount_segment(&mut self, heap: &mut Heap, number: u32) {
+        let Some(known) = self.segments.get(number as usize).copied() else { return };
+        // One that is being changed right now is touched again.
+        let Some(counted) = rebuild::count(heap, &known.segment, &self.shape) else { return };
+        self.segments[number as usize].counted = counted;
+        self.count(known.counted, counted);
+        let places = self.directory.places();
+        if let Some(place) = places.iter().position(|there| *there == number) {
+            let hash = first_hash(place as u64, places.len() as u64);
+            self.look_after(heap, number, hash);
         }
     }
 
@@ -374,6 +427,23 @@ impl Shard for Owner {
         self.stats.combined += 1;
     }
 
+    fn touched(&mut self, address: Address) -> bool {
+        let Some((start, number)) = self.by_address.range(..=address.to_bits()).next_back() else {
+            return false;
+        };
+        let inside = address.to_bits() - start < ((self.shape.homes + 1) * self.shape.stride) as u64;
+        if inside {
+            self.uncounted.insert(*number);
+        }
+        inside
+    }
+
+    fn recount(&mut self, heap: &mut Heap) {
+        while let Some(number) = self.uncounted.pop_first() {
+            self.recount_segment(heap, number);
+        }
+    }
+
     fn grow(&mut self, heap: &mut Heap, query: &[u8]) {
         if let Some(hash) = query.first_chunk() {
             // Whoever asked finds out by trying again.
@@ -382,6 +452,9 @@ impl Shard for Owner {
     }
 
     fn tend(&mut self, heap: &mut Heap) {
+        if let Some(number) = self.uncounted.pop_first() {
+            self.recount_segment(heap, number);
+        }
         for _ in 0..MADE_AHEAD {
             let Some(place) = (self.made..self.directory.places().len())
                 .take(1024)
@@ -409,6 +482,8 @@ impl Shard for Owner {
         }
         self.directory = Directory::new(vec![UNMADE]);
         self.segments.clear();
+        self.by_address.clear();
+        self.uncounted.clear();
         self.stats = ShardStats::default();
     }
 }

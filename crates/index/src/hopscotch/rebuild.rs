@@ -8,6 +8,7 @@
 
 use super::bucket::{self, CHAIN_SLOTS_MAX, Chain, Control, HEAD_BYTES, Slots};
 use super::directory::Segment;
+use super::owner::Counted;
 use super::shape::Shape;
 use barn_heap::{AllocError, HEADER_BYTES, Heap, ObjectError, Purpose};
 use barn_layout::object::LockMode;
@@ -24,12 +25,72 @@ pub(super) struct Moving {
     slot: Vec<u8>,
 }
 
+impl Moving {
+    /// Bytes of its key and value, and of the object that they lie in, if they do.
+    fn bytes(&self, heap: &Heap, shape: &Shape) -> (u64, u64) {
+        let mut slot = self.slot.clone();
+        slot.resize(shape.slot_bytes, 0);
+        match bucket::Entry::parse(self.control, &slot) {
+            Some(entry) => entry_bytes(heap, entry),
+            None => (0, 0),
+        }
+    }
+}
+
+/// Bytes of memory of an object.
+fn slot_bytes(heap: &Heap, pointer: Pointer) -> u64 {
+    heap.capacity(pointer.address).map_or(0, |bytes| (bytes + HEADER_BYTES) as u64)
+}
+
+/// Bytes of an entry's key and value, and of the object that they lie in, if they do.
+fn entry_bytes(heap: &Heap, entry: bucket::Entry<'_>) -> (u64, u64) {
+    match entry {
+        bucket::Entry::Inline { key, value, .. } => ((key.len() + value.len()) as u64, 0),
+        bucket::Entry::Outside { pointer, .. } => {
+            let payload = (pointer.bytes as usize).saturating_sub(bucket::OUTSIDE_HEAD_BYTES);
+            (payload as u64, slot_bytes(heap, pointer))
+        }
+    }
+}
+
+/// Counts what a segment holds; `None` if a transaction is about to change it.
+pub(super) fn count(heap: &Heap, segment: &Segment, shape: &Shape) -> Option<Counted> {
+    let mut counted = Counted::default();
+    let mut body = Vec::new();
+    let mut add = |counted: &mut Counted, slots: Slots<'_>| {
+        for at in 0..slots.count() {
+            if let Some((_, entry)) = slots.entry(at) {
+                let (payload, memory) = entry_bytes(heap, entry);
+                counted.keys += 1;
+                counted.payload += payload;
+                counted.memory += memory;
+            }
+        }
+    };
+    for index in 0..=shape.homes {
+        let pointer = segment.bucket(index, shape);
+        if heap.read(pointer.address, &mut body).ok()?.incarnation != pointer.incarnation {
+            return None;
+        }
+        counted.memory += slot_bytes(heap, pointer);
+        add(&mut counted, Slots::of_bucket(&body, shape));
+        if let Some(chain) = bucket::chain(&body) {
+            let pointer = chain.pointer(pointer.address, shape);
+            heap.read(pointer.address, &mut body).ok()?;
+            let before = counted.keys;
+            add(&mut counted, Slots::of_chain(&body, shape));
+            counted.overflowed += counted.keys - before;
+            counted.memory += slot_bytes(heap, pointer);
+        }
+    }
+    Some(counted)
+}
+
 /// What a segment holds: its entries, and the objects that they lie in.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) entries: Vec<Moving>,
     objects: Vec<Pointer>,
-    memory: i64,
 }
 
 /// A segment's contents; `None` if a transaction holds any of it.
@@ -55,7 +116,6 @@ impl Contents {
             return None;
         }
         self.objects.push(pointer);
-        self.memory += heap.capacity(pointer.address).map_or(0, |bytes| (bytes + HEADER_BYTES) as i64);
         Some(())
     }
 
@@ -80,14 +140,14 @@ impl Contents {
         }
     }
 
-    /// Frees the objects of a segment that has been replaced; gives the bytes that they had.
-    pub(super) fn free(&self, heap: &mut Heap) -> Result<i64, ObjectError> {
+    /// Frees the objects of a segment that has been replaced.
+    pub(super) fn free(&self, heap: &mut Heap) -> Result<(), ObjectError> {
         for pointer in &self.objects {
             let header = heap.header(pointer.address)?;
             heap.lock(pointer.address, header.word.version(), pointer.incarnation)?;
             heap.free(pointer.address)?;
         }
-        Ok(self.memory)
+        Ok(())
     }
 }
 
@@ -119,9 +179,7 @@ pub(super) fn best_seed(entries: &[Moving], shape: &Shape, first: u16) -> (u16, 
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) segment: Segment,
-    pub(super) keys: usize,
-    pub(super) overflowed: usize,
-    pub(super) memory: i64,
+    pub(super) counted: Counted,
 }
 
 /// Builds a segment of these entries. Nobody knows of it yet.
@@ -140,8 +198,13 @@ pub(super) fn build(
     for entry in entries {
         homes[shape.home(entry.hash, seed)].push(entry);
     }
-    let mut built = Built { segment, keys: entries.len(), overflowed: 0, memory: 0 };
-    built.memory = (buckets * shape.stride) as i64;
+    let mut counted = Counted { keys: entries.len() as u32, ..Counted::default() };
+    counted.memory = (buckets * shape.stride) as u64;
+    for entry in entries {
+        let (payload, memory) = entry.bytes(heap, shape);
+        counted.payload += payload;
+        counted.memory += memory;
+    }
     let mut chains: Vec<Pointer> = Vec::new();
     let mut forwarded: Vec<&Moving> = Vec::new();
     for (index, mut own) in homes.into_iter().enumerate() {
@@ -157,12 +220,12 @@ pub(super) fn build(
         }
         forwarded = own.drain(..own.len().min(shape.slots)).collect();
         if !own.is_empty() {
-            built.overflowed += own.len();
+            counted.overflowed += own.len() as u32;
             match build_chain(heap, shape, pointer, &own) {
                 Ok((chain, block, memory)) => {
                     bucket::set_chain(&mut body, Some(chain));
                     chains.push(block);
-                    built.memory += memory;
+                    counted.memory += memory;
                 }
                 Err(error) => {
                     give_up(heap, &segment, shape, index, &chains);
@@ -172,7 +235,7 @@ pub(super) fn build(
         }
         heap.create(pointer.address, &body).map_err(|_| AllocError::Full { blocks: 1 })?;
     }
-    Ok(built)
+    Ok(Built { segment, counted })
 }
 
 fn version_after(heap: &Heap, pointer: Pointer) -> u64 {
@@ -184,7 +247,7 @@ fn build_chain(
     shape: &Shape,
     bucket: Pointer,
     entries: &[&Moving],
-) -> Result<(Chain, Pointer, i64), AllocError> {
+) -> Result<(Chain, Pointer, u64), AllocError> {
     if entries.len() > CHAIN_SLOTS_MAX {
         return Err(AllocError::TooLarge { bytes: shape.slot_bytes, count: entries.len() });
     }
@@ -202,7 +265,7 @@ fn build_chain(
         bucket::put(&mut body, 0, entries.len(), shape, slot, control, &entry.slot);
     }
     heap.create(place.address, &body).map_err(|_| AllocError::Full { blocks: 1 })?;
-    let memory = heap.capacity(place.address).map_or(0, |bytes| (bytes + HEADER_BYTES) as i64);
+    let memory = slot_bytes(heap, pointer);
     let chain = Chain {
         offset: place.address.offset(),
         slots: entries.len(),

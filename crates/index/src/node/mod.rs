@@ -17,6 +17,7 @@ use crate::wire::{self, Malformed, Method, next_key, next_update, split};
 use crate::{cache, cuckoo, hopscotch};
 use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
+use barn_layout::Address;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::table::{CURSOR_END, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan};
 use std::collections::HashMap;
@@ -61,6 +62,8 @@ pub struct Surroundings<'a> {
     pub member: MemberId,
     /// The time, in milliseconds since 1970.
     pub now_ms: u64,
+    /// Objects of tables that transactions have changed.
+    pub changed: Vec<Address>,
 }
 
 impl fmt::Debug for Surroundings<'_> {
@@ -81,7 +84,10 @@ impl Tables {
         let method = Method::from_bits(method).ok_or_else(|| "no such method of tables".to_string())?;
         let (header, rest) = split::<TableHeader>(body).map_err(|error| error.to_string())?;
         let (table, shard, count) = (header.table.get(), header.shard.get(), header.count.get());
-        let Surroundings { heap, configuration, member, now_ms } = node;
+        let Surroundings { heap, configuration, member, now_ms, changed } = node;
+        for address in changed {
+            let _ = self.shards.values_mut().any(|held| held.shard.touched(address));
+        }
         if configuration.version > self.swept {
             self.sweep(heap, configuration);
         }
@@ -100,6 +106,7 @@ impl Tables {
                 Ok(())
             }
             Method::Stats => {
+                at.held.shard.recount(at.heap);
                 let stats = serde_json::to_vec(&at.held.shard.stats()).unwrap_or_default();
                 answer.extend_from_slice(&stats);
                 Ok(())

@@ -3,6 +3,7 @@
 use crate::error::Refused;
 use crate::key::{Found, Key};
 use barn_heap::Heap;
+use barn_layout::Address;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -74,6 +75,17 @@ pub trait Shard: Send {
     /// Asks the CPU for the memory that a `get` of this key will look at first.
     fn prefetch(&self, heap: &Heap, key: Key<'_>) {
         let _ = (heap, key);
+    }
+
+    /// A transaction has changed this object: true if it is one of the shard's.
+    fn touched(&mut self, address: Address) -> bool {
+        let _ = address;
+        false
+    }
+
+    /// Brings the counts up to date, where transactions have changed the shard.
+    fn recount(&mut self, heap: &mut Heap) {
+        let _ = heap;
     }
 
     /// Counts a change that was combined with a later one.

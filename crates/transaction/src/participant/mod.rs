@@ -131,6 +131,8 @@ pub struct Participant {
     held: HashMap<TransactionId, Held>,
     outcomes: Outcomes,
     stats: ParticipantStats,
+    /// Objects of tables that transactions have changed, for whoever keeps count of tables.
+    changed_tables: Vec<Address>,
     /// An answer in the making.
     answer: Vec<u8>,
 }
@@ -179,8 +181,14 @@ impl Participant {
             held: HashMap::new(),
             outcomes: Outcomes::default(),
             stats: ParticipantStats::default(),
+            changed_tables: Vec::new(),
             answer: Vec::new(),
         }
+    }
+
+    /// The node's number in its cluster.
+    pub fn member(&self) -> MemberId {
+        self.member
     }
 
     /// The node's objects.
@@ -192,6 +200,11 @@ impl Participant {
     /// must not change anything.
     pub fn heap_mut(&mut self) -> Option<&mut Heap> {
         (!self.fenced).then_some(&mut self.heap)
+    }
+
+    /// The objects of tables that transactions have changed since this was last asked.
+    pub fn take_changed_tables(&mut self) -> Vec<Address> {
+        std::mem::take(&mut self.changed_tables)
     }
 
     /// What happened, counted.

@@ -4,6 +4,7 @@ use super::{Held, Participant, Refusal, TRANSACTION_BYTES_MAX};
 use crate::wire::{Frame, Malformed, Writes, many};
 use barn_cluster::MemberId;
 use barn_fabric::PeerId;
+use barn_layout::heap::Purpose;
 use barn_layout::object::LockMode;
 use barn_layout::transaction::{
     Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ReadEntry, State, TransactionId, Verdict, WriteEntry,
@@ -219,7 +220,12 @@ impl Participant {
             let done = match Change::from_bits(entry.change.get()) {
                 Some(Change::Create) => self.heap.create(address, body).map(|_| ()),
                 Some(Change::Free) => self.heap.free(address),
-                _ => self.heap.write(address, body).map(|_| ()),
+                _ => {
+                    if self.heap.has_tables() && self.heap.purpose(address) == Some(Purpose::Tables) {
+                        self.changed_tables.push(address);
+                    }
+                    self.heap.write(address, body).map(|_| ())
+                }
             };
             debug_assert!(done.is_ok(), "a change that was locked: {done:?}");
         }

@@ -96,6 +96,7 @@ fn configuration(nodes: u32) -> Configuration {
         next_member: nodes,
         rings: 1,
         replicas: 0,
+        ..Configuration::default()
     }
 }
 

@@ -1,0 +1,245 @@
+//! Tables through the API that programs use, on nodes in this process, over shm and tcp.
+
+use barn::node::{Node, NodeConfig};
+use barn::{Answers, Barn, Connect, Error, Kind, Put, Swapped, TableError, TableOptions, Way};
+use std::time::Duration;
+
+const WAYS: [Way; 3] = [Way::OneSided, Way::Request, Way::Auto];
+const KINDS: [Kind; 3] = [Kind::Hopscotch, Kind::Cuckoo, Kind::Cache];
+
+fn options(kind: Kind) -> TableOptions {
+    TableOptions { kind, memory_bytes: 16 << 20, ..TableOptions::default() }
+}
+
+fn config() -> NodeConfig {
+    NodeConfig { memory_bytes: 256 << 20, ..NodeConfig::embedded() }
+}
+
+#[test]
+fn every_kind_does_what_the_interface_says() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    for kind in KINDS {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap();
+        for way in WAYS {
+            let table = table.read_by(way);
+            assert_eq!(table.get(b"nobody").unwrap(), None);
+            let first = table.put(b"key", b"one").unwrap();
+            assert_eq!(table.get(b"key").unwrap().unwrap(), b"one", "{kind} {way}");
+            let found = table.find(b"key").unwrap().unwrap();
+            assert_eq!((found.version, found.expires), (first, 0));
+            assert!(!table.insert(b"key", b"two").unwrap());
+            assert_eq!(table.swap(b"key", first + 1, b"two").unwrap(), Swapped::Different(first));
+            let Swapped::Done(second) = table.swap(b"key", first, b"two").unwrap() else {
+                panic!("{kind} {way}: the version was right");
+            };
+            assert_ne!(second, first);
+            assert_eq!(table.swap(b"nobody", 1, b"two").unwrap(), Swapped::Absent);
+            assert_eq!(table.find(b"key").unwrap().unwrap().version, second);
+            assert!(table.contains(b"key").unwrap());
+            assert!(table.delete(b"key").unwrap() && !table.delete(b"key").unwrap());
+            assert!(!table.contains(b"key").unwrap());
+            assert!(table.insert(b"key", b"three").unwrap());
+            assert!(table.delete(b"key").unwrap());
+
+            assert_eq!(table.increment(b"count", 5).unwrap(), 5);
+            assert_eq!(table.increment(b"count", -7).unwrap(), -2);
+            assert_eq!(table.get(b"count").unwrap().unwrap(), b"-2");
+            table.put(b"count", b"many").unwrap();
+            assert!(matches!(
+                table.increment(b"count", 1),
+                Err(Error::Table(TableError::NotANumber { why })) if why.contains("many")
+            ));
+            table.delete(b"count").unwrap();
+
+            table.put_for(b"brief", b"x", Duration::from_millis(30)).unwrap();
+            assert!(table.find(b"brief").unwrap().is_none_or(|found| found.expires > 0));
+            std::thread::sleep(Duration::from_millis(40));
+            assert_eq!(table.get(b"brief").unwrap(), None, "{kind} {way}: it has expired");
+            assert!(table.insert(b"brief", b"y").unwrap(), "what has expired is not in the way");
+            table.delete(b"brief").unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_keys_at_once_and_all_of_them() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    for kind in KINDS {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap();
+        let keys: Vec<Vec<u8>> = (0..5000u32).map(|number| format!("key {number}").into_bytes()).collect();
+        let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[4..])).collect();
+        table.put_many(&pairs).unwrap();
+        let mut wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        wanted.push(b"nobody");
+        for way in WAYS {
+            let mut answers = Answers::new();
+            table.read_by(way).find_many(&wanted, &mut answers).unwrap();
+            assert_eq!(answers.len(), wanted.len());
+            for (at, key) in keys.iter().enumerate() {
+                let found = answers.get(at).unwrap_or_else(|| panic!("{kind} {way}: no {key:?}"));
+                assert_eq!(found.value, key[4..]);
+            }
+            assert!(answers.get(keys.len()).is_none());
+        }
+        let mut scanned: Vec<Vec<u8>> = table.scan().map(|next| next.unwrap().0).collect();
+        scanned.sort();
+        scanned.dedup();
+        let mut all = keys.clone();
+        all.sort();
+        assert_eq!(scanned, all, "{kind}");
+        let stats = table.stats().unwrap().shards;
+        assert_eq!(stats.keys, 5000);
+        assert!(stats.memory_bytes > stats.payload_bytes);
+    }
+}
+
+#[test]
+fn long_keys_and_values_are_taken_up_to_the_bounds_and_refused_beyond() {
+    let barn = Barn::embedded_with(NodeConfig { memory_bytes: 1 << 30, ..NodeConfig::embedded() }).unwrap();
+    for kind in [Kind::Hopscotch, Kind::Cuckoo] {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap();
+        let key = vec![7; 64 << 10];
+        let value: Vec<u8> = (0..64 << 20).map(|at: u32| (at % 251) as u8).collect();
+        for way in WAYS {
+            let table = table.read_by(way);
+            table.put(&key, &value).unwrap();
+            assert!(table.get(&key).unwrap().unwrap() == value, "{kind} {way}");
+            table.put(&key, b"short").unwrap();
+            assert_eq!(table.get(&key).unwrap().unwrap(), b"short");
+            table.put(b"", b"").unwrap();
+            assert_eq!(table.get(b"").unwrap().unwrap(), b"");
+            table.delete(&key).unwrap();
+        }
+        let longer = vec![7; (64 << 10) + 1];
+        let error = table.put(&longer, b"").unwrap_err().to_string();
+        assert!(error.contains("65537") && error.contains("65536"), "{error}");
+        assert!(matches!(table.get(&longer), Err(Error::Table(TableError::KeyTooLong { .. }))));
+        let longer = vec![7; (64 << 20) + 1];
+        assert!(matches!(table.put(b"k", &longer), Err(Error::Table(TableError::ValueTooLong { .. }))));
+        barn.drop_table(&format!("{kind}")).unwrap();
+    }
+}
+
+#[test]
+fn tables_are_made_listed_and_dropped() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    assert!(barn.tables().unwrap().is_empty());
+    let error = barn.open_table("users").unwrap_err().to_string();
+    assert!(error.contains("barn table create users"), "{error}");
+    let users = barn.table("users").unwrap();
+    users.put(b"ada", b"1815").unwrap();
+    barn.create_table("cuckoos", options(Kind::Cuckoo), 0).unwrap();
+    let listed = barn.tables().unwrap();
+    let names: Vec<&str> = listed.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(names, ["cuckoos", "users"]);
+    assert!(matches!(
+        barn.create_table("users", options(Kind::Cache), 0),
+        Err(Error::Table(TableError::Exists(name))) if name == "users"
+    ));
+    assert_eq!(barn.table("users").unwrap().get(b"ada").unwrap().unwrap(), b"1815");
+    barn.drop_table("users").unwrap();
+    assert!(matches!(barn.drop_table("users"), Err(Error::Table(TableError::NoTable(_)))));
+    assert!(matches!(users.put(b"ada", b"1815"), Err(Error::Table(TableError::NoTable(_)))));
+    // The name is free, and what comes is empty.
+    assert_eq!(barn.table("users").unwrap().get(b"ada").unwrap(), None);
+    assert!(barn.table("no good name").is_err());
+}
+
+#[test]
+fn a_transaction_spans_tables_and_objects() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    let stock = barn.table("stock").unwrap();
+    let orders = barn.table("orders").unwrap();
+    let total = barn.new(&0i64).unwrap();
+    stock.put(b"apples", b"10").unwrap();
+    for order in 0..20 {
+        let done = barn.transaction(|tx| {
+            let left: i64 = String::from_utf8(tx.get(&stock, b"apples")?.unwrap()).unwrap().parse().unwrap();
+            if left == 0 {
+                return Err(Error::own("sold out"));
+            }
+            tx.put(&stock, b"apples", (left - 1).to_string().as_bytes())?;
+            assert_eq!(tx.get(&stock, b"apples")?.unwrap(), (left - 1).to_string().as_bytes());
+            tx.put(&orders, format!("order {order}").as_bytes(), &vec![order as u8; 1000])?;
+            let sum = tx.load(total)?;
+            tx.store(total, &(sum + 1))
+        });
+        assert_eq!(done.is_ok(), order < 10, "{done:?}");
+    }
+    assert_eq!(stock.get(b"apples").unwrap().unwrap(), b"0");
+    assert_eq!(barn.load(total).unwrap(), 10);
+    assert_eq!(orders.scan().count(), 10);
+    assert_eq!(orders.get(b"order 3").unwrap().unwrap(), vec![3; 1000]);
+    barn.transaction(|tx| {
+        assert!(tx.delete(&orders, b"order 3")?);
+        assert!(!tx.delete(&orders, b"order 3")?);
+        tx.put(&orders, b"order 4", b"short")
+    })
+    .unwrap();
+    assert_eq!(orders.get(b"order 3").unwrap(), None);
+    assert_eq!(orders.get(b"order 4").unwrap().unwrap(), b"short");
+    let cache = barn.create_table("cache", options(Kind::Cache), 0).unwrap();
+    let refused = barn.transaction(|tx| tx.get(&cache, b"key"));
+    assert!(matches!(refused, Err(Error::Table(TableError::Unsupported { .. }))), "{refused:?}");
+}
+
+/// Many inserts in transactions: chains, growth and everything.
+#[test]
+fn transactions_fill_a_table_until_it_grows() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    let small = TableOptions { capacity: 1, inline_bytes: 8, ..TableOptions::default() };
+    let table = barn.create_table("small", small, 0).unwrap();
+    for group in 0..400u32 {
+        barn.transaction(|tx| {
+            for number in 0..10 {
+                let key = (group * 10 + number).to_le_bytes();
+                tx.put(&table, &key, &number.to_le_bytes())?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    for number in 0..4000u32 {
+        assert_eq!(table.get(&number.to_le_bytes()).unwrap().unwrap(), (number % 10).to_le_bytes());
+    }
+    let stats = table.stats().unwrap().shards;
+    assert_eq!(stats.keys, 4000, "transactions' keys are counted");
+    assert!(stats.grown > 0);
+}
+
+#[test]
+fn tables_are_spread_over_nodes_and_reached_over_tcp() {
+    let with_tcp = || NodeConfig { tcp: Some("127.0.0.1:0".parse().unwrap()), ..config() };
+    let first = Node::start(with_tcp()).unwrap();
+    let join = first.address();
+    let _second = Node::start(NodeConfig { join, ..with_tcp() }).unwrap();
+    let address = format!("tcp://{}", first.tcp_address().unwrap());
+    for barn in [Connect::new().to(&first.address().unwrap()).unwrap(), Connect::new().to(&address).unwrap()] {
+        for kind in KINDS {
+            let table = barn.table_with(&format!("{kind}"), options(kind)).unwrap();
+            for way in WAYS {
+                let table = table.read_by(way);
+                let keys: Vec<[u8; 4]> = (0..300u32).map(u32::to_le_bytes).collect();
+                let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[..])).collect();
+                table.put_many(&pairs).unwrap();
+                let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                for (found, key) in table.get_many(&wanted).unwrap().iter().zip(&keys) {
+                    assert_eq!(found.as_deref(), Some(&key[..]), "{kind} {way}");
+                }
+                for key in &keys {
+                    assert_eq!(table.get(key).unwrap().as_deref(), Some(&key[..]), "{kind} {way}");
+                }
+            }
+        }
+        let one = barn.table("hopscotch").unwrap();
+        barn.transaction(|tx| {
+            for number in 0..20u32 {
+                tx.put(&one, &number.to_le_bytes(), b"both nodes")?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(one.get(&3u32.to_le_bytes()).unwrap().unwrap(), b"both nodes");
+    }
+    let _ = Put::default();
+}
