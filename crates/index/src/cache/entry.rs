@@ -21,7 +21,7 @@ pub(super) const HEADER_WORDS: u64 = (HEADER_BYTES / WORD_BYTES) as u64;
 const CHECKSUM: usize = 24;
 
 const _: () = assert!(CHECKSUM + WORD_BYTES == HEADER_BYTES);
-const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize && VALUE_BYTES_MAX <= u32::MAX as usize);
+const _: () = assert!(KEY_BYTES_MAX <= VALUE_BYTES_MAX && VALUE_BYTES_MAX <= u32::MAX as usize);
 
 /// What a shard's checksums begin with: other tables' and other shards' entries do not pass.
 pub(super) fn salt(seed: u64, part: Part) -> u64 {

@@ -26,7 +26,12 @@ pub(super) struct Placed {
 impl Log {
     /// An empty log. The first lap is 1, so that no position is 0.
     pub(super) fn new() -> Self {
-        let start = Position { lap: 1, offset: 0 };
+        Self::from_lap(1)
+    }
+
+    /// An empty log whose next lap is `lap`.
+    pub(super) fn from_lap(lap: u64) -> Self {
+        let start = Position { lap, offset: 0 };
         Self { head: start, tail: start }
     }
 

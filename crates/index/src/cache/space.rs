@@ -23,7 +23,7 @@ const LOG_WORDS_MIN: u64 = 64;
 /// A longer one would leave less than two bits for laps.
 const LOG_WORDS_MAX: u64 = 1 << (POSITION_BITS - 2);
 /// Tells bucket and tag from what else follows from a key's hash, such as its shard.
-const INDEX_SEED: u64 = 0x6361_6368_65;
+const INDEX_SEED: u64 = 0x0063_6163_6865;
 
 const _: () = assert!(CHUNK_BYTES_MAX.is_multiple_of(LINE_BYTES));
 

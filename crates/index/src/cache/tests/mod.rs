@@ -4,6 +4,7 @@ mod model;
 mod race;
 mod shape;
 mod skew;
+mod throughput;
 
 use super::{Owner, Roots};
 use crate::client::memory::HeapMemory;

@@ -101,6 +101,42 @@ fn a_read_that_the_log_overtakes_is_never_believed() {
     assert!(settled >= 10 && unsettled >= 10, "{settled}, {unsettled}");
 }
 
+/// Memory that may not be believed, and says so when it is asked.
+struct Doubtful(HeapMemory);
+
+impl Memory for Doubtful {
+    async fn read(&self, at: Address, into: &mut [u8]) -> Result<(), Unreadable> {
+        self.0.read(at, into).await
+    }
+
+    async fn read_confirmed(&self, at: Address, into: &mut [u8]) -> Result<Confirmation, Unreadable> {
+        self.0.read_confirmed(at, into).await
+    }
+
+    fn mapped(&self, region: RegionId) -> Option<&Words> {
+        self.0.mapped(region)
+    }
+
+    fn believe(&self, _: RegionId) -> Result<(), Unreadable> {
+        Err(Unreadable::Nowhere)
+    }
+}
+
+#[test]
+fn nothing_is_concluded_from_memory_that_may_not_be_believed() {
+    let mut cache = Cache::new(heap(1, 8), 1 << 20);
+    cache.put(b"there", b"value", 0).unwrap();
+    let memory = Doubtful(HeapMemory(cache.memory.0.clone()));
+    for key in [&b"there"[..], b"not there"].map(|key| Key::new(SEED, key)) {
+        let mut found = [Found::default()];
+        let looked = block_on(cache.roots.lookup(&memory, key, &mut found[0], &mut 0));
+        assert_eq!(looked, Err(Unreadable::Nowhere));
+        let mut looked = [Looked::Stale];
+        let batch = cache.roots.lookup_batch_mapped(&memory, &[key], &mut found, &mut looked, &mut 0);
+        assert_eq!(batch, Err(Unreadable::Nowhere));
+    }
+}
+
 /// What readers know of the writer: the number of the last put of each key that is complete.
 struct Board {
     complete: Vec<AtomicU64>,
