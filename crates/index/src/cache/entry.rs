@@ -112,6 +112,7 @@ impl Header {
 /// Puts an entry together, in place of what `into` holds.
 pub(super) fn build(into: &mut Vec<u8>, salt: u64, position: u64, expires: u64, key: &[u8], value: &[u8]) {
     into.clear();
+    into.reserve(HEADER_BYTES + padded(key.len()) + padded(value.len()));
     into.extend_from_slice(&position.to_le_bytes());
     into.extend_from_slice(&expires.to_le_bytes());
     into.extend_from_slice(&(key.len() as u32).to_le_bytes());

@@ -12,12 +12,16 @@ use crate::node::{Decision, Part, Shard, ShardStats};
 use crate::options::TableOptions;
 use barn_heap::Heap;
 use barn_layout::limits::WORD_BYTES;
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 
 /// What a prefetch asks for of an entry: header, a key of HERD's size, and the start of the value.
 const ENTRY_PREFETCH_BYTES: usize = 128;
-/// How many keys of a batch a bucket's line is given to arrive: a miss takes as long as eight of them.
-const AHEAD: usize = 8;
+/// How many entries of a batch are asked for before the first is looked at: as many misses as a CPU has
+/// under way, at two lines each.
+const AHEAD: usize = 6;
+/// How many keys of a batch are remembered: more are not in the cache any more when their turn comes.
+const ASKED_MAX: usize = 64;
 
 /// The node's side of a shard.
 #[derive(Debug)]
@@ -31,8 +35,12 @@ pub struct Owner {
     pub(super) scratch: Vec<u8>,
     /// What a change is told of.
     found: Found,
-    /// Keys whose buckets were asked for, and how many: see [`Shard::prefetch`].
-    asked: Cell<([Option<Spot>; AHEAD], usize)>,
+    /// What is about to be forgotten.
+    pub(super) victims: Vec<(Spot, Header)>,
+    /// Keys whose buckets were asked for, and whose entries were not yet.
+    asked: RefCell<VecDeque<Spot>>,
+    /// How many entries were asked for that were not yet looked at.
+    ahead: usize,
 }
 
 /// A key that is there.
@@ -64,7 +72,9 @@ impl Owner {
             stats,
             scratch: Vec::new(),
             found: Found::default(),
-            asked: Cell::default(),
+            victims: Vec::new(),
+            asked: RefCell::default(),
+            ahead: 0,
         })
     }
 
@@ -118,6 +128,21 @@ impl Owner {
         if offset < end { offset } else { offset - end }
     }
 
+    /// Asks for the entries of keys that a batch will look at soon: their buckets have come by now.
+    #[inline]
+    fn ask_ahead(&mut self) {
+        self.ahead = self.ahead.saturating_sub(1);
+        while self.ahead < AHEAD
+            && let Some(Spot { bucket, tag }) = self.asked.get_mut().pop_front()
+        {
+            self.ahead += 1;
+            let word = self.storage.line(bucket).word(tag).map(index::position);
+            if let Some(offset) = word.and_then(|position| self.storage.space.offset(position)) {
+                self.storage.prefetch_log(offset, ENTRY_PREFETCH_BYTES);
+            }
+        }
+    }
+
     fn decide<'v>(
         &mut self,
         hit: Option<Hit>,
@@ -135,6 +160,7 @@ impl Owner {
 impl Shard for Owner {
     fn get(&mut self, _: &Heap, key: Key<'_>, found: &mut Found) -> Result<bool, Refused> {
         self.stats.gets += 1;
+        self.ask_ahead();
         let spot = self.storage.space.spot(key.hash);
         let Some(hit) = self.find(key, spot) else { return Ok(false) };
         let loaded = self.load_found(hit.offset, &hit.header, found).is_some();
@@ -197,19 +223,16 @@ impl Shard for Owner {
         self.stats.clone()
     }
 
-    /// Asks for the key's bucket, and for the entry of a key that was asked for some keys before.
+    /// Asks for the key's bucket. Its entry is asked for by the gets before its own.
     #[inline]
     fn prefetch(&self, _: &Heap, key: Key<'_>) {
         let spot = self.storage.space.spot(key.hash);
         self.storage.prefetch_bucket(spot.bucket);
-        let (mut asked, count) = self.asked.get();
-        if let Some(Spot { bucket, tag }) = asked[count % AHEAD].replace(spot)
-            && let Some(word) = self.storage.line(bucket).word(tag)
-            && let Some(offset) = self.storage.space.offset(index::position(word))
+        if let Ok(mut asked) = self.asked.try_borrow_mut()
+            && asked.len() < ASKED_MAX
         {
-            self.storage.prefetch_log(offset, ENTRY_PREFETCH_BYTES);
+            asked.push_back(spot);
         }
-        self.asked.set((asked, count.wrapping_add(1)));
     }
 
     fn combined(&mut self) {
@@ -219,7 +242,7 @@ impl Shard for Owner {
     fn clear(&mut self, heap: &mut Heap) {
         self.storage.give_back(heap);
         self.log = Log::new();
-        self.asked = Cell::default();
+        (self.asked, self.ahead) = (RefCell::default(), 0);
         (self.scratch, self.found) = (Vec::new(), Found::default());
         let ShardStats { keys, payload_bytes, memory_bytes, slots, .. } = &mut self.stats;
         (*keys, *payload_bytes, *memory_bytes, *slots) = (0, 0, 0, 0);

@@ -2,8 +2,9 @@
 
 use super::entry::{self, Header};
 use super::index;
+use super::log::Placed;
 use super::owner::{Hit, Owner};
-use super::space::{Position, Spot};
+use super::space::Spot;
 use crate::error::Refused;
 use crate::hash::hash;
 use crate::key::Key;
@@ -13,6 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A scratch that grew past this is given up after use: 1 MiB, so that most never are.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// How many entries are forgotten together, so that a long put does not wait for one bucket after another.
+const VICTIMS_MAX: usize = 16;
 
 impl Owner {
     /// Appends an entry and names it in the index. Gives its version.
@@ -27,9 +31,7 @@ impl Owner {
         let words = entry::words(key.bytes.len(), value.len());
         let placed = self.log.place(&self.storage.space, words).filter(|_| !too_long);
         let placed = placed.ok_or_else(|| self.too_long(words))?;
-        while let Some((position, header)) = self.log.forget(&self.storage, placed) {
-            self.evict(position, header);
-        }
+        self.make_room(placed);
         let version = self.storage.space.number(placed.start);
         entry::build(&mut self.scratch, self.salt, version, expires, key.bytes, value);
         let appended = self.log.append(&self.storage, placed, &self.scratch);
@@ -70,12 +72,28 @@ impl Owner {
         }
     }
 
-    /// Takes an entry that is about to be written over out of the index, if it is still there.
-    fn evict(&mut self, position: Position, header: Header) {
-        if self.load_key(position.offset, &header).is_none() {
-            return;
+    /// Forgets all that is in the way of what was placed.
+    fn make_room(&mut self, placed: Placed) {
+        let mut victims = std::mem::take(&mut self.victims);
+        loop {
+            while victims.len() < VICTIMS_MAX
+                && let Some((position, header)) = self.log.forget(&self.storage, placed)
+                && self.load_key(position.offset, &header).is_some()
+            {
+                let spot = self.storage.space.spot(hash(self.seed, &self.scratch));
+                self.storage.prefetch_bucket(spot.bucket);
+                victims.push((spot, header));
+            }
+            if victims.is_empty() {
+                break;
+            }
+            victims.drain(..).for_each(|(spot, header)| self.evict(spot, header));
         }
-        let Spot { bucket, tag } = self.storage.space.spot(hash(self.seed, &self.scratch));
+        self.victims = victims;
+    }
+
+    /// Takes an entry that is about to be written over out of the index, if it is still there.
+    fn evict(&mut self, Spot { bucket, tag }: Spot, header: Header) {
         let word = index::pack(tag, header.position);
         let line = self.storage.line(bucket);
         if let Some(slot) = line.find(tag).filter(|slot| line.0[*slot] == word) {
