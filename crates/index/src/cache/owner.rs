@@ -23,6 +23,9 @@ const AHEAD: usize = 6;
 /// How many keys of a batch are remembered: more are not in the cache any more when their turn comes.
 const ASKED_MAX: usize = 64;
 
+/// A buffer that grew past this is given up after use: 1 MiB, so that most never are.
+pub(super) const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
 /// The node's side of a shard.
 #[derive(Debug)]
 pub struct Owner {
@@ -152,7 +155,9 @@ impl Owner {
         let mut found = std::mem::take(&mut self.found);
         let loaded = self.load_found(offset, &header, &mut found);
         let decision = decide(loaded.map(|()| &found));
-        self.found = found;
+        if found.value.capacity() <= SCRATCH_BYTES_MAX {
+            self.found = found;
+        }
         decision
     }
 }

@@ -3,7 +3,7 @@
 use super::entry::{self, Header};
 use super::index;
 use super::log::Placed;
-use super::owner::{Hit, Owner};
+use super::owner::{Hit, Owner, SCRATCH_BYTES_MAX};
 use super::space::Spot;
 use crate::error::Refused;
 use crate::hash::hash;
@@ -11,9 +11,6 @@ use crate::key::Key;
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use barn_layout::limits::WORD_BYTES;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// A scratch that grew past this is given up after use: 1 MiB, so that most never are.
-const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// How many entries are forgotten together, so that a long put does not wait for one bucket after another.
 const VICTIMS_MAX: usize = 16;

@@ -92,6 +92,7 @@ impl Cache {
 
     /// What the owner and a client find, which must be the same.
     fn both(&mut self, key: &[u8]) -> Option<Found> {
+        self.owner.prefetch(&self.heap, Key::new(SEED, key));
         let (owner, client) = (self.get(key), self.look_up(key));
         assert_eq!(owner, client);
         owner

@@ -92,6 +92,8 @@ fn a_read_that_the_log_overtakes_is_never_believed() {
                     assert_eq!(found.value.len(), words * 8);
                     assert!((from..=until).contains(&seen), "{seen} is not from {from} to {until}");
                     settled += 1;
+                    // The bucket, the first bytes of the entry, and the rest if there is more.
+                    assert!(puts > 0 || reads == 2 + u32::from(words > 27), "{reads} for {words} words");
                 }
                 Looked::Unsettled => unsettled += 1,
                 looked => panic!("the key is there all the time: {looked:?}"),
