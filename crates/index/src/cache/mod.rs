@@ -11,8 +11,8 @@
 //! - a reader believes an entry only if its checksum, which covers table, shard and position, and its
 //!   position are right: what was written over between two reads never passes for what it was.
 //!
-//! [`space`] says where things are and [`entry`] what they look like, for both sides. [`Owner`] is the
-//! node's side ([`storage`], [`log`], [`room`]), [`Roots`] the client's ([`lookup`], [`batch`]).
+//! `space` says where things are and `entry` what they look like, for both sides. [`Owner`] is the
+//! node's side (`storage`, `log`, `room`), [`Roots`] the client's (`lookup`, `batch`).
 
 mod batch;
 mod entry;
