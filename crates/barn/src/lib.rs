@@ -31,13 +31,14 @@ mod table;
 mod transaction;
 
 pub use barn::Barn;
+pub use barn_index::{
+    Answers, Found, Kind, Put, Swapped, TableError, TableInfo, TableOptions, TableStats, TableTransaction,
+    Way,
+};
 pub use barn_transaction::participant::{FunctionError, Functions, Local};
 pub use barn_transaction::{
     Client, ClientError, ClientStats, CommitError, CommitStep, Committed, Object, Observer, Pointer,
     RunError, RunOptions, Transaction,
-};
-pub use barn_index::{
-    Answers, Found, Kind, Put, Swapped, TableError, TableInfo, TableOptions, TableStats, TableTransaction, Way,
 };
 pub use connect::Connect;
 pub use error::Error;

@@ -214,7 +214,8 @@ fn tables_are_spread_over_nodes_and_reached_over_tcp() {
     let join = first.address();
     let _second = Node::start(NodeConfig { join, ..with_tcp() }).unwrap();
     let address = format!("tcp://{}", first.tcp_address().unwrap());
-    for barn in [Connect::new().to(&first.address().unwrap()).unwrap(), Connect::new().to(&address).unwrap()] {
+    for barn in [Connect::new().to(&first.address().unwrap()).unwrap(), Connect::new().to(&address).unwrap()]
+    {
         for kind in KINDS {
             let table = barn.table_with(&format!("{kind}"), options(kind)).unwrap();
             for way in WAYS {

@@ -77,6 +77,9 @@ shared_struct! {
 /// The cursor after the last key.
 pub const CURSOR_END: u64 = u64::MAX;
 
+/// The length of a value that was left out of a page: it is to be asked for.
+pub const VALUE_LATER: u32 = u32::MAX;
+
 /// What to do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

@@ -116,7 +116,8 @@ impl NodeService {
         let member = participant.member();
         let changed = participant.take_changed_tables();
         let Some(heap) = participant.heap_mut() else {
-            return reply.refuse("this node has lost its place in the cluster and serves nobody until it is back");
+            return reply
+                .refuse("this node has lost its place in the cluster and serves nobody until it is back");
         };
         // The coordinator's own node knows of a new table before anybody else does.
         let known = directory.configuration();

@@ -1,96 +1,31 @@
-//! HERD's bounded cache.
+//! HERD's bounded cache: a lossy associative index and a circular log (HERD section 4.1, after MICA).
+//!
+//! A shard's memory is fixed when it is made. A put appends to the log, over the oldest entries if need
+//! be, and is never refused for want of room; a full bucket forgets its oldest entry.
+//!
+//! What always holds:
+//! - a word of the index is empty or names an entry that is whole, and in a bucket no two have the
+//!   same tag: a key is looked for in one word, and replaced by storing that word;
+//! - the entry is in the log before the word that names it is in the index, and the word is out of the
+//!   index before the entry is written over;
+//! - a reader believes an entry only if its checksum, which covers table, shard and position, and its
+//!   position are right: what was written over between two reads never passes for what it was.
+//!
+//! `space` says where things are and `entry` what they look like, for both sides. [`Owner`] is the
+//! node's side (`storage`, `log`, `room`), [`Roots`] the client's (`lookup`, `batch`).
 
-use crate::client::memory::{Memory, Unreadable};
-use crate::error::Refused;
-use crate::key::{Found, Key, Looked};
-use crate::node::{Decision, Part, Shard, ShardStats};
-use crate::options::TableOptions;
-use crate::wire::Malformed;
-use barn_heap::Heap;
-use barn_layout::RegionId;
+mod batch;
+mod entry;
+mod index;
+mod log;
+mod lookup;
+mod owner;
+mod room;
+mod roots;
+mod space;
+mod storage;
+#[cfg(test)]
+mod tests;
 
-/// The node's side.
-#[derive(Debug)]
-pub struct Owner {}
-
-impl Owner {
-    /// An empty shard.
-    pub fn new(_heap: &mut Heap, _options: &TableOptions, _part: Part) -> Result<Self, Refused> {
-        Err(Refused::Invalid("this kind of table is not there yet".into()))
-    }
-}
-
-impl Shard for Owner {
-    fn get(&mut self, _: &Heap, _: Key<'_>, _: &mut Found) -> Result<bool, Refused> {
-        Ok(false)
-    }
-
-    fn update<'v>(
-        &mut self,
-        _: &mut Heap,
-        _: Key<'_>,
-        _: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
-    ) -> Result<u64, Refused> {
-        Ok(0)
-    }
-
-    fn scan(
-        &mut self,
-        _: &Heap,
-        _: u64,
-        _: &mut dyn FnMut(&[u8], &Found) -> bool,
-    ) -> Result<Option<u64>, Refused> {
-        Ok(None)
-    }
-
-    fn roots(&self, _: &Heap, _: &[u8]) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn stats(&self) -> ShardStats {
-        ShardStats::default()
-    }
-
-    fn combined(&mut self) {}
-
-    fn clear(&mut self, _: &mut Heap) {}
-}
-
-/// What a client knows of a shard's memory.
-#[derive(Clone, Debug)]
-pub struct Roots {}
-
-impl Roots {
-    /// What the node has said.
-    pub fn parse(_bytes: &[u8], _options: &TableOptions, _part: Part) -> Result<Self, Malformed> {
-        Err(Malformed)
-    }
-
-    /// The regions that lookups read.
-    pub fn regions(&self) -> Vec<RegionId> {
-        Vec::new()
-    }
-
-    /// Looks many keys up in mapped memory.
-    pub fn lookup_batch_mapped<M: Memory>(
-        &self,
-        _memory: &M,
-        _keys: &[Key<'_>],
-        _found: &mut [Found],
-        _looked: &mut [Looked],
-        _reads: &mut u64,
-    ) -> Result<(), Unreadable> {
-        Ok(())
-    }
-
-    /// Looks a key up in the shard's memory. Adds the READs that it made to `reads`.
-    pub async fn lookup<M: Memory + Sync>(
-        &self,
-        _memory: &M,
-        _key: Key<'_>,
-        _found: &mut Found,
-        _reads: &mut u32,
-    ) -> Result<Looked, Unreadable> {
-        Ok(Looked::Stale)
-    }
-}
+pub use owner::Owner;
+pub use roots::Roots;

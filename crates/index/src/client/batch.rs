@@ -81,7 +81,10 @@ impl Table {
         }
         let mut now = None;
         for (found, looked) in answers.found.iter().zip(&mut answers.looked) {
-            if *looked == Looked::Found && found.expires != 0 && found.is_expired(*now.get_or_insert_with(now_ms)) {
+            if *looked == Looked::Found
+                && found.expires != 0
+                && found.is_expired(*now.get_or_insert_with(now_ms))
+            {
                 *looked = Looked::Absent;
             }
         }
@@ -139,7 +142,9 @@ impl Table {
     fn is_mapped(&self) -> bool {
         let reach = self.inner.client.reach();
         let known = self.inner.shards.iter().filter_map(super::table::ShardLink::known);
-        known.flat_map(|roots| roots.regions()).all(|region| reach.region(region).is_some_and(|it| it.mapped().is_some()))
+        known
+            .flat_map(|roots| roots.regions())
+            .all(|region| reach.region(region).is_some_and(|it| it.mapped().is_some()))
     }
 
     async fn find_by_shard(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
@@ -177,7 +182,8 @@ impl Table {
     ) -> Result<(), TableError> {
         let link = &self.inner.shards[shard];
         let mut left = places.to_vec();
-        let (mut message, mut reply) = (std::mem::take(&mut answers.message), std::mem::take(&mut answers.reply));
+        let (mut message, mut reply) =
+            (std::mem::take(&mut answers.message), std::mem::take(&mut answers.reply));
         let mut waits = None;
         let mut lost = 0;
         while !left.is_empty() {

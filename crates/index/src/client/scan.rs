@@ -5,7 +5,7 @@ use super::table::Table;
 use crate::error::TableError;
 use crate::key::Found;
 use crate::wire::{self, Method, split, take};
-use barn_layout::table::{CURSOR_END, TableAnswer, TablePage, TableScan};
+use barn_layout::table::{CURSOR_END, TableAnswer, TablePage, TableScan, VALUE_LATER};
 use barn_transaction::ClientError;
 use zerocopy::IntoBytes;
 
@@ -19,7 +19,7 @@ pub struct Scan {
     table: Table,
     shard: usize,
     cursor: u64,
-    page: std::vec::IntoIter<(Vec<u8>, Found)>,
+    page: std::vec::IntoIter<(Vec<u8>, Option<Found>)>,
 }
 
 impl Table {
@@ -33,8 +33,14 @@ impl Scan {
     /// The next key, with what it has; nothing at the end.
     pub async fn next(&mut self) -> Result<Option<(Vec<u8>, Found)>, TableError> {
         loop {
-            if let Some(next) = self.page.next() {
-                return Ok(Some(next));
+            match self.page.next() {
+                Some((key, Some(found))) => return Ok(Some((key, found))),
+                // Too long for a page; and perhaps gone since.
+                Some((key, None)) => match self.table.find(&key).await? {
+                    Some(found) => return Ok(Some((key, found))),
+                    None => continue,
+                },
+                None => {}
             }
             if self.shard >= self.table.inner.shards.len() {
                 return Ok(None);
@@ -64,14 +70,16 @@ impl Scan {
         for _ in 0..page.count.get() {
             let (header, after) = split::<TableAnswer>(rest).map_err(malformed)?;
             let (key, after) = take(after, header.outcome.get() as usize).map_err(malformed)?;
+            if header.value_bytes.get() == VALUE_LATER {
+                rest = after;
+                keys.push((key.to_vec(), None));
+                continue;
+            }
             let (value, after) = take(after, header.value_bytes.get() as usize).map_err(malformed)?;
             rest = after;
-            let found = Found {
-                value: value.to_vec(),
-                version: header.version.get(),
-                expires: header.expires.get(),
-            };
-            keys.push((key.to_vec(), found));
+            let found =
+                Found { value: value.to_vec(), version: header.version.get(), expires: header.expires.get() };
+            keys.push((key.to_vec(), Some(found)));
         }
         self.page = keys.into_iter();
         match page.cursor.get() {

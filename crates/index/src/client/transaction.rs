@@ -51,7 +51,13 @@ impl TableTransaction for Transaction {
         Ok((there && !found.is_expired(super::read::now_ms())).then_some(found.value))
     }
 
-    async fn table_put(&mut self, table: &Table, key: &[u8], value: &[u8], put: Put) -> Result<(), TableError> {
+    async fn table_put(
+        &mut self,
+        table: &Table,
+        key: &[u8],
+        value: &[u8],
+        put: Put,
+    ) -> Result<(), TableError> {
         table.check_value(value)?;
         let key = table.key(key)?;
         let roots = table.hopscotch_roots(key).await?;

@@ -78,7 +78,13 @@ impl Table {
     }
 
     /// Gives a key a value if it still has this version.
-    pub async fn swap(&self, key: &[u8], version: u64, value: &[u8], put: Put) -> Result<Swapped, TableError> {
+    pub async fn swap(
+        &self,
+        key: &[u8],
+        version: u64,
+        value: &[u8],
+        put: Put,
+    ) -> Result<Swapped, TableError> {
         let update =
             Update { operation: Operation::Swap, key, value, operand: version, expires: put.expires };
         let done = self.update(update).await?;

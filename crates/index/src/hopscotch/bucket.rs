@@ -349,7 +349,13 @@ pub(super) fn entry_version(object: Address, object_version: u64, control: Contr
 }
 
 /// An entry, ready to be put into a slot: its control word, but for the age, and its bytes.
-pub(super) fn inline(tag: u8, key: &[u8], value: &[u8], expires: u64, shape: &Shape) -> Option<(Control, Vec<u8>)> {
+pub(super) fn inline(
+    tag: u8,
+    key: &[u8],
+    value: &[u8],
+    expires: u64,
+    shape: &Shape,
+) -> Option<(Control, Vec<u8>)> {
     let bytes = key.len() + value.len() + if expires == 0 { 0 } else { 8 };
     if key.len() > INLINE_KEY_MAX || value.len() > shape.inline_bytes || bytes > shape.slot_bytes {
         return None;

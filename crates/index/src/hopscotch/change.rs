@@ -348,7 +348,12 @@ impl<'a, S: Store> Work<'a, S> {
         let Some(block) = &self.chain else { return Vec::new() };
         let slots = Slots::of_chain(&block.body, self.shape);
         (0..slots.count())
-            .map(|slot| (slots.control(slot), slots.slot(slot)[..slots.control(slot).slot_bytes().min(self.shape.slot_bytes)].to_vec()))
+            .map(|slot| {
+                (
+                    slots.control(slot),
+                    slots.slot(slot)[..slots.control(slot).slot_bytes().min(self.shape.slot_bytes)].to_vec(),
+                )
+            })
             .collect()
     }
 
@@ -454,7 +459,11 @@ impl<'a, S: Store> Work<'a, S> {
 
     /// Frees a slot in the home or the bucket after it by moving entries: onwards, each from its home to
     /// the next bucket; or back, each from the bucket after its home to its home.
-    async fn make_room(&mut self, home: usize, effect: &mut Effect) -> Result<Option<(usize, usize)>, Failure> {
+    async fn make_room(
+        &mut self,
+        home: usize,
+        effect: &mut Effect,
+    ) -> Result<Option<(usize, usize)>, Failure> {
         let last = self.shape.homes;
         // Onwards: home + 1 is full, so one of those who are at home there goes on to the next.
         let mut path = Vec::new();
@@ -496,9 +505,9 @@ impl<'a, S: Store> Work<'a, S> {
         let at = self.bucket(index).await?;
         let slots = Slots::of_bucket(&self.buckets[at].body, self.shape);
         let is_of = |slot: &usize| {
-            slots.entry(*slot).is_some_and(|(_, entry)| {
-                self.shape.home(entry.hash(self.seed), self.segment.seed) == home
-            })
+            slots
+                .entry(*slot)
+                .is_some_and(|(_, entry)| self.shape.home(entry.hash(self.seed), self.segment.seed) == home)
         };
         Ok((0..slots.count()).find(is_of))
     }

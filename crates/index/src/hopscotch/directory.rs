@@ -172,7 +172,10 @@ impl Excerpt {
         let segments = <[SegmentBytes]>::ref_from_bytes(rest).map_err(|_| Malformed)?;
         let (base, depth) = (header.base.get(), header.depth.get());
         let places = u64::from(base).checked_shl(depth).filter(|_| depth <= u32::from(DEPTH_MAX));
-        if segments.len() != header.count.get() as usize || base == 0 || places.is_none_or(|it| it > PLACES_MAX) {
+        if segments.len() != header.count.get() as usize
+            || base == 0
+            || places.is_none_or(|it| it > PLACES_MAX)
+        {
             return Err(Malformed);
         }
         let segment_bytes = ((shape.homes + 1) * shape.stride + HEADER_BYTES) as u64;
@@ -194,7 +197,12 @@ impl Excerpt {
             seed: segment.seed.get(),
             depth: segment.depth,
         });
-        Ok(Self { base, depth: depth as u8, first: header.first.get() as usize, segments: segments.collect() })
+        Ok(Self {
+            base,
+            depth: depth as u8,
+            first: header.first.get() as usize,
+            segments: segments.collect(),
+        })
     }
 
     /// The whole directory, if this is all of it.

@@ -8,7 +8,8 @@
 //! moment, if the two belong together: that is what the joint version says.
 
 use super::bucket::{
-    self, CONTROL_BYTES, Control, Entry, HEAD_BYTES, OUTSIDE_HEAD_BYTES, Outside, Slots, entry_version, slots_at, tag,
+    self, CONTROL_BYTES, Control, Entry, HEAD_BYTES, OUTSIDE_HEAD_BYTES, Outside, Slots, entry_version,
+    slots_at, tag,
 };
 use super::directory::{Directory, Excerpt, Segment};
 use super::shape::Shape;
@@ -48,7 +49,11 @@ enum Bucket {
     /// The key may be there, in an object of its own.
     Outside(Pointer, u64),
     /// Not the key; the bucket's joint versions and overflow block.
-    Not { back: u16, forward: u16, chain: Option<bucket::Chain> },
+    Not {
+        back: u16,
+        forward: u16,
+        chain: Option<bucket::Chain>,
+    },
     Unsettled,
     Stale,
 }
@@ -140,7 +145,9 @@ impl Roots {
                             return Ok(Looked::Found);
                         }
                         // Two keys of one hash in one bucket: the slower way looks at every slot.
-                        Looked::Absent => return self.look_from_afar(memory, segment, key, found, reads).await,
+                        Looked::Absent => {
+                            return self.look_from_afar(memory, segment, key, found, reads).await;
+                        }
                         other => return Ok(other),
                     }
                 }
@@ -212,7 +219,8 @@ impl Roots {
                     found.value.clear();
                     found.value.extend_from_slice(value);
                     found.expires = expires;
-                    found.version = entry_version(segment.bucket(index, &self.shape).address, version, control);
+                    found.version =
+                        entry_version(segment.bucket(index, &self.shape).address, version, control);
                     return Ok(Bucket::Found);
                 }
                 Some(Entry::Outside { pointer, hash }) if hash == key.hash => {
@@ -263,7 +271,8 @@ impl Roots {
             };
             let body = &object[HEADER_BYTES..HEADER_BYTES + view.bytes];
             let slots = Slots::of_bucket(body, &self.shape);
-            let looked = self.look_in_slots(memory, slots, (pointer.address, view.version), key, found, reads);
+            let looked =
+                self.look_in_slots(memory, slots, (pointer.address, view.version), key, found, reads);
             match looked.await? {
                 Looked::Absent => {}
                 other => return Ok(other),

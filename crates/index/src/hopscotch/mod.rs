@@ -18,9 +18,9 @@ mod lookup;
 mod owner;
 mod rebuild;
 mod shape;
-mod transaction;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 pub use figures::{Figures, figures};
 pub use lookup::Roots;

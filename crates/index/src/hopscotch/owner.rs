@@ -106,11 +106,7 @@ impl Owner {
 
     /// Takes a segment in.
     fn adopt(&mut self, built: &rebuild::Built) -> u32 {
-        let known = Known {
-            segment: built.segment,
-            counted: built.counted,
-            reseeded_at: built.counted.keys,
-        };
+        let known = Known { segment: built.segment, counted: built.counted, reseeded_at: built.counted.keys };
         self.stats.slots += self.shape.segment_slots() as u64;
         let number = match self.free.pop() {
             Some(number) => {
@@ -172,7 +168,11 @@ impl Owner {
         let (low, high): (Vec<Moving>, Vec<Moving>) = match split {
             true => {
                 depth += 1;
-                contents.entries.iter().cloned().partition(|entry| (scale(entry.hash, places) as usize) < middle)
+                contents
+                    .entries
+                    .iter()
+                    .cloned()
+                    .partition(|entry| (scale(entry.hash, places) as usize) < middle)
             }
             false => (contents.entries.clone(), Vec::new()),
         };
@@ -270,7 +270,9 @@ impl Owner {
     ) -> bool {
         let version = entry_version(object.0, object.1, control);
         match entry {
-            Entry::Inline { key, value, expires } => each(key, &Found { value: value.to_vec(), version, expires }),
+            Entry::Inline { key, value, expires } => {
+                each(key, &Found { value: value.to_vec(), version, expires })
+            }
             Entry::Outside { pointer, .. } => {
                 let mut body = Vec::new();
                 let read = heap.read(pointer.address, &mut body).is_ok();
@@ -290,7 +292,9 @@ fn refused(failure: Failure) -> Refused {
         Failure::Busy => Refused::Busy,
         // Nobody but the owner splits segments: nothing of one that it knows can be gone.
         Failure::Gone => Refused::Invalid("a bucket is not where it should be: the table is damaged".into()),
-        Failure::Crowded => Refused::Full("an overflow block is full, and the segment cannot be split".into()),
+        Failure::Crowded => {
+            Refused::Full("an overflow block is full, and the segment cannot be split".into())
+        }
         Failure::Full(why) => Refused::Full(why),
         Failure::Client(error) => Refused::Invalid(error.to_string()),
     }
@@ -320,9 +324,8 @@ impl Shard for Owner {
             let segment = self.segments[number as usize].segment;
             let mut local = Local::new(heap);
             let work = Work::new(&mut local, segment, &self.shape, self.seed);
-            let changed = finish(work.change(key, &mut |found| {
-                decided.get_or_insert_with(|| decide(found)).clone()
-            }));
+            let changed =
+                finish(work.change(key, &mut |found| decided.get_or_insert_with(|| decide(found)).clone()));
             match changed {
                 Ok(effect) => {
                     let memory = local.commit().map_err(refused)?;
@@ -351,7 +354,8 @@ impl Shard for Owner {
         // The cursor is a hash: segments are gone through in the order of the hashes that they cover,
         // which splitting does not change.
         let places = self.directory.places().len() as u64;
-        let mut place = scale(cursor, places) as usize;
+        let mut place = scale(cursor & !POSITION_MASK, places) as usize;
+        let mut position = cursor & POSITION_MASK;
         while place < places as usize {
             let number = self.directory.places()[place];
             let Some(known) = self.segments.get(number as usize) else {
@@ -360,7 +364,11 @@ impl Shard for Owner {
             };
             let segment = known.segment;
             let (mut body, mut more) = (Vec::new(), true);
-            for index in 0..=self.shape.homes {
+            // Within a segment it goes by buckets, if it still is the same segment.
+            let mark = u64::from(segment.incarnation.wrapping_add(u32::from(segment.seed))) & 0xfff;
+            let start = if position & 0xfff == mark { (position >> 12) as usize } else { 0 };
+            position = 0;
+            for index in start..=self.shape.homes {
                 let mut next = Some((segment.bucket(index, &self.shape), false));
                 while let Some((pointer, is_chain)) = next.take() {
                     let header = heap.read(pointer.address, &mut body).map_err(|_| refused(Failure::Gone))?;
@@ -378,11 +386,14 @@ impl Shard for Owner {
                         next = Some((chain.pointer(pointer.address, &self.shape), true));
                     }
                 }
+                if !more && index < self.shape.homes {
+                    let next = ((index as u64 + 1) << 12 | mark) & POSITION_MASK;
+                    return Ok(Some(scan_hash(place as u64, places) | next));
+                }
             }
             place = self.directory.span(place, segment.depth).end;
-            // A segment is given whole: within it there is no order to go on from.
             if !more && place < places as usize {
-                return Ok(Some(first_hash(place as u64, places)));
+                return Ok(Some(scan_hash(place as u64, places)));
             }
         }
         Ok(None)
@@ -390,8 +401,7 @@ impl Shard for Owner {
 
     fn roots(&self, _: &Heap, query: &[u8]) -> Vec<u8> {
         let unmade = Segment { address: Address::from_bits(0), incarnation: 0, seed: 0, depth: 0 };
-        let segment =
-            |number: u32| self.segments.get(number as usize).map_or(unmade, |known| known.segment);
+        let segment = |number: u32| self.segments.get(number as usize).map_or(unmade, |known| known.segment);
         let (base, depth) = (self.directory.base(), self.directory.depth());
         let (mut place, end) = match query.first_chunk() {
             Some(hash) => {
@@ -486,6 +496,14 @@ impl Shard for Owner {
         self.uncounted.clear();
         self.stats = ShardStats::default();
     }
+}
+
+/// The bits of a scan's cursor that say where in a segment it is.
+const POSITION_MASK: u64 = 0xff_ffff;
+
+/// A hash at the start of a place whose last bits are free for a position.
+fn scan_hash(place: u64, places: u64) -> u64 {
+    first_hash(place, places).next_multiple_of(POSITION_MASK + 1)
 }
 
 /// The first hash of a place.

@@ -57,7 +57,7 @@ fn entry_bytes(heap: &Heap, entry: bucket::Entry<'_>) -> (u64, u64) {
 pub(super) fn count(heap: &Heap, segment: &Segment, shape: &Shape) -> Option<Counted> {
     let mut counted = Counted::default();
     let mut body = Vec::new();
-    let mut add = |counted: &mut Counted, slots: Slots<'_>| {
+    let add = |counted: &mut Counted, slots: Slots<'_>| {
         for at in 0..slots.count() {
             if let Some((_, entry)) = slots.entry(at) {
                 let (payload, memory) = entry_bytes(heap, entry);
@@ -266,11 +266,8 @@ fn build_chain(
     }
     heap.create(place.address, &body).map_err(|_| AllocError::Full { blocks: 1 })?;
     let memory = slot_bytes(heap, pointer);
-    let chain = Chain {
-        offset: place.address.offset(),
-        slots: entries.len(),
-        incarnation: place.incarnation,
-    };
+    let chain =
+        Chain { offset: place.address.offset(), slots: entries.len(), incarnation: place.incarnation };
     Ok((chain, pointer, memory))
 }
 

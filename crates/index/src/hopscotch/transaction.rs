@@ -47,7 +47,12 @@ impl Store for Within<'_> {
         self.0.write(pointer, body).await.map_err(failed)
     }
 
-    async fn alloc(&mut self, bytes: usize, near: Address, same_region: bool) -> Result<(Pointer, u64), Failure> {
+    async fn alloc(
+        &mut self,
+        bytes: usize,
+        near: Address,
+        same_region: bool,
+    ) -> Result<(Pointer, u64), Failure> {
         let near_pointer = Pointer { address: near, bytes: 0, incarnation: 0 };
         let zeros = vec![0; bytes];
         let made = self.0.alloc_for(&zeros, Some(near_pointer), Purpose::Tables).await;

@@ -19,7 +19,9 @@ use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
 use barn_layout::Address;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
-use barn_layout::table::{CURSOR_END, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan};
+use barn_layout::table::{
+    CURSOR_END, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
+};
 use std::collections::HashMap;
 use std::fmt;
 use zerocopy::IntoBytes;
@@ -28,6 +30,9 @@ use zerocopy::IntoBytes;
 pub const NOT_YET: &str = "not yet: ";
 /// Starts the refusal of a request about a shard that is not held here.
 pub const NOT_HERE: &str = "not here: ";
+
+/// Longer values are left out of pages.
+const PAGE_VALUE_BYTES_MAX: usize = 256 << 10;
 
 /// A shard, and how its table was made.
 struct Held {
@@ -294,22 +299,26 @@ impl Request<'_> {
 
     fn scan(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         let (scan, _) = split::<TableScan>(rest)?;
-        let bytes_max = (scan.bytes_max.get() as usize).clamp(1, MESSAGE_BYTES_MAX / 2);
+        let bytes_max = (scan.bytes_max.get() as usize).clamp(1, MESSAGE_BYTES_MAX / 4);
         let keys_max = scan.keys_max.get().max(1);
         let start = answer.len();
         answer.extend_from_slice(&[0; TablePage::BYTES]);
         let (mut count, now_ms) = (0, self.now_ms);
         let end = self.held.shard.scan(self.heap, scan.cursor.get(), &mut |key, found| {
             if !found.is_expired(now_ms) {
+                // Pages stay messages: a long value is for the asker to get.
+                let long = found.value.len() > PAGE_VALUE_BYTES_MAX;
                 let header = TableAnswer {
                     outcome: (key.len() as u32).into(),
-                    value_bytes: (found.value.len() as u32).into(),
+                    value_bytes: if long { VALUE_LATER } else { found.value.len() as u32 }.into(),
                     version: found.version.into(),
                     expires: found.expires.into(),
                 };
                 answer.extend_from_slice(header.as_bytes());
                 answer.extend_from_slice(key);
-                answer.extend_from_slice(&found.value);
+                if !long {
+                    answer.extend_from_slice(&found.value);
+                }
                 count += 1;
             }
             count < keys_max && answer.len() - start < bytes_max

@@ -126,8 +126,19 @@ impl ShardStats {
     /// Adds another shard's.
     pub fn add(&mut self, other: &Self) {
         let Self {
-            keys, payload_bytes, memory_bytes, slots, overflowed, moves, grown, gets, hits, updates, evicted,
-            expired, combined,
+            keys,
+            payload_bytes,
+            memory_bytes,
+            slots,
+            overflowed,
+            moves,
+            grown,
+            gets,
+            hits,
+            updates,
+            evicted,
+            expired,
+            combined,
         } = other;
         self.keys += keys;
         self.payload_bytes += payload_bytes;

@@ -1,11 +1,11 @@
 //! What structures built on the shared memory need of a client: to read memory in ways of their own,
 //! and to ask nodes their own questions.
 
+use super::backoff::Backoff;
 use super::read::Operation;
 use super::table::Table;
 use super::{Client, ClientStats};
 use crate::error::{Broken, ClientError};
-use super::backoff::Backoff;
 use barn_cluster::{MemberId, Refusal, Response};
 use barn_fabric::RemoteRegion;
 use barn_layout::RegionId;
@@ -162,7 +162,9 @@ impl Client {
 
     /// Takes in the configuration that came with an answer.
     fn install(&self, response: &Response) {
-        if let Response::TableCreated { configuration, .. } | Response::TableDropped { configuration } = response {
+        if let Response::TableCreated { configuration, .. } | Response::TableDropped { configuration } =
+            response
+        {
             let _ = self.inner.directory.install(configuration.clone(), self.inner.now());
         }
     }
