@@ -200,3 +200,13 @@ async fn the_same_as_futures() {
     assert_eq!(&object[..], 3u64.to_le_bytes());
     tokio::task::spawn_blocking(move || drop(barn)).await.unwrap();
 }
+
+#[test]
+fn an_object_longer_than_one_operation_is_read_and_written() {
+    let barn = Barn::embedded().unwrap();
+    let body: Vec<u8> = (0..20 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let pointer = barn.alloc(&body).unwrap();
+    assert!(barn.read(pointer).unwrap()[..] == body[..]);
+    barn.write(pointer, &vec![1; body.len()]).unwrap();
+    assert!(barn.read(pointer).unwrap().iter().all(|byte| *byte == 1));
+}

@@ -11,7 +11,7 @@ use crate::link::Place;
 use crate::region::{Ordering, Rights, Words, fence};
 use crate::remote_region::{RemoteRegion, Transfer, check_standing};
 use crate::verb::check_range;
-use barn_layout::limits::WORD_BYTES;
+use barn_layout::limits::{OPERATION_BYTES_MAX, WORD_BYTES};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -44,6 +44,22 @@ impl RemoteRegion {
             Place::Mapped { .. } => Way::Mapped { region: self, offset, into, fetching: false },
             Place::Keyed(_) => Way::Posted(self.read(offset, into)),
         })
+    }
+}
+
+impl RemoteRegion {
+    /// As [`Self::read_confirmed`], of as many bytes as one likes: in several READs, if it must be.
+    pub async fn read_long(&self, offset: u64, into: &mut [u8]) -> Result<Confirmation, OperationError> {
+        if into.len() <= OPERATION_BYTES_MAX {
+            return self.read_confirmed(offset, into).await;
+        }
+        let mut at = offset;
+        for part in into.chunks_mut(OPERATION_BYTES_MAX) {
+            let bytes = part.len() as u64;
+            self.read(at, part).await?;
+            at += bytes;
+        }
+        Ok(Confirmation::Unordered)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a lookup reads: the memory of nodes, or in tests a heap's own.
 
 use barn_fabric::{Confirmation, OperationError, Words};
+use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId};
 use barn_transaction::Reach;
 
@@ -50,7 +51,11 @@ impl Memory for Reach<'_> {
 
     async fn read_confirmed(&self, at: Address, into: &mut [u8]) -> Result<Confirmation, Unreadable> {
         let region = self.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
-        let read = region.read_confirmed(u64::from(at.offset()), into).await;
+        let offset = u64::from(at.offset());
+        let read = match into.len() <= OPERATION_BYTES_MAX {
+            true => region.read_confirmed(offset, into).await,
+            false => region.read_long(offset, into).await,
+        };
         read.map_err(|error| unreadable(self, error))
     }
 

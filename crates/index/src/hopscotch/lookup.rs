@@ -32,8 +32,6 @@ const SLOTS_MAX: usize = 8;
 const HEAD_WORDS_MAX: usize = slots_at(HEAD_BYTES, SLOTS_MAX) / 8;
 /// The longest slot.
 const SLOT_BYTES_MAX: usize = 384;
-/// Entries that are longer are for the node to send: a READ has its bounds.
-const OUTSIDE_BYTES_MAX: usize = 8 << 20;
 
 /// What a client knows of a shard's memory.
 #[derive(Clone, Debug)]
@@ -359,9 +357,6 @@ impl Roots {
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
         let bytes = pointer.bytes as usize;
-        if bytes > OUTSIDE_BYTES_MAX && memory.mapped(pointer.address.region()).is_none() {
-            return Ok(Looked::Stale);
-        }
         found.value.clear();
         found.value.resize(read_bytes(bytes), 0);
         let confirmation = memory.read_confirmed(pointer.address, &mut found.value).await?;

@@ -2,7 +2,7 @@
 //!
 //! A bucket is a heap object with H/2 slots. A key lies in its home bucket, in the next, or in the
 //! home's overflow block, so that one READ of two neighbours finds most. What differs from the paper:
-//! - buckets come in segments of about 64 KiB, found through a directory that clients keep a copy of;
+//! - buckets come in segments of about 256 KiB, found through a directory that clients keep a copy of;
 //!   a full one is split without stopping the table, and freed, so that a client with an old copy
 //!   notices;
 //! - an overflow block has all entries of its chain, so that a lookup never needs a third READ;

@@ -7,8 +7,8 @@ use barn_heap::HEADER_BYTES;
 use barn_heap::size_class::Size;
 
 /// About how many bytes a segment has: what is moved at once when it is split, and so how long the
-/// node is busy with that (about 150 µs).
-const SEGMENT_BYTES: usize = 64 << 10;
+/// node is busy with that, less than a millisecond; larger ones fill more evenly.
+const SEGMENT_BYTES: usize = 256 << 10;
 
 /// The sizes of a table's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use crate::id::Pointer;
 use barn_fabric::Confirmation;
 use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
+use barn_layout::limits::OPERATION_BYTES_MAX;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -77,7 +78,11 @@ impl Inner {
         loop {
             ClientStats::add(&self.stats.reads, 1);
             let offset = u64::from(pointer.address.offset());
-            let confirmation = link.remote.read_confirmed(offset, buffer).await.map_err(Failed::Link)?;
+            let confirmation = match buffer.len() <= OPERATION_BYTES_MAX {
+                true => link.remote.read_confirmed(offset, buffer).await,
+                false => link.remote.read_long(offset, buffer).await,
+            };
+            let confirmation = confirmation.map_err(Failed::Link)?;
             match inspect(pointer.address, Some(pointer.incarnation), buffer, confirmation) {
                 Seen::Whole(view) => {
                     if view.bytes != pointer.bytes as usize {
