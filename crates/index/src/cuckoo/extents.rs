@@ -7,15 +7,17 @@ use super::Trouble;
 use super::buddy::{ATOM_BYTES, Buddy, ORDER_MAX, order_of};
 use barn_fabric::Words;
 use barn_heap::{HEADER_BYTES, Heap, OBJECT_BYTES_MAX, Purpose, Raw};
+use barn_layout::heap::BLOCK_BYTES;
 use barn_layout::{Address, RegionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first chunk: a table of a few keys should cost little.
-const CHUNK_BYTES_MIN: usize = 64 << 10;
-/// The last and all others: the heap takes whole blocks from 1 MiB on.
-const CHUNK_BYTES_MAX: usize = 4 << 20;
+/// 63 KiB and not 64, for which the heap takes two blocks at a time.
+const CHUNK_BYTES_MIN: usize = 63 << 10;
+/// From the time that the chunks have taken as much as this: whole blocks, of which the heap has any.
+const CHUNK_BYTES_MAX: usize = BLOCK_BYTES;
 
-const _: () = assert!(ATOM_BYTES << ORDER_MAX <= CHUNK_BYTES_MIN / 2);
+const _: () = assert!((ATOM_BYTES << ORDER_MAX) + ATOM_BYTES + HEADER_BYTES <= CHUNK_BYTES_MIN);
 
 #[derive(Debug)]
 struct Chunk {
@@ -122,10 +124,11 @@ impl Extents {
         Ok(address)
     }
 
-    /// Takes a chunk, which has a free block of every order: a quarter more memory each time.
+    /// Takes a chunk, which has a free block of every order.
     fn add_chunk(&mut self, heap: &mut Heap) -> Result<(), Trouble> {
-        let quarter = (self.memory_bytes / 4) as usize;
-        let wanted = quarter.next_power_of_two().clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        // Two lengths only, for the heap gives every length blocks of its own.
+        let is_large = self.memory_bytes >= CHUNK_BYTES_MAX as u64;
+        let wanted = if is_large { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
         let mut raw = heap.reserve_raw(wanted - HEADER_BYTES, Purpose::Tables);
         if raw.is_err() && CHUNK_BYTES_MIN < wanted {
             raw = heap.reserve_raw(CHUNK_BYTES_MIN - HEADER_BYTES, Purpose::Tables);

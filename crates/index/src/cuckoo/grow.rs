@@ -7,7 +7,7 @@
 use super::Trouble;
 use super::entry::Entry;
 use super::owner::Owner;
-use super::table::Table;
+use super::table::{CHUNK_SLOTS, Table};
 use barn_heap::Heap;
 
 /// Fuller than nine in ten, paths become long: 3-way cuckoo tables end at 0.917.
@@ -16,26 +16,45 @@ const LOAD_MAX_PERCENT: u64 = 90;
 /// the load, once in ages.
 const TRIES_MAX: u32 = 3;
 
+/// After growth to several chunks was refused, so many more are refused at once.
+const SPARED: u32 = 64;
+
 impl Owner {
     /// Puts a new key into the table, which grows if it must.
     pub(super) fn place(&mut self, heap: &mut Heap, hash: u64, entry: &Entry) -> Result<(), Trouble> {
         let mut refused = None;
         if (self.stats.keys + 1) * 100 > self.table.slots * LOAD_MAX_PERCENT {
             // Without memory for another array there may still be a place in this one.
-            refused = self.grow_table(heap).err();
+            refused = self.try_to_grow(heap).err();
         }
         while !self.search.find(&self.table, hash)? {
             match refused {
                 Some(trouble) => return Err(trouble),
-                None => self.grow_table(heap)?,
+                None => self.try_to_grow(heap)?,
             }
         }
         self.stats.moves += self.search.walk(&mut self.table, hash, entry)?;
         Ok(())
     }
 
+    /// Grows, unless that was just refused: memory taken in vain is zeroed before it is given back.
+    fn try_to_grow(&mut self, heap: &mut Heap) -> Result<(), Trouble> {
+        if let Some((why, left)) = &mut self.refused
+            && *left > 0
+        {
+            *left -= 1;
+            return Err(Trouble::Full(why.clone()));
+        }
+        let grown = self.grow_table(heap);
+        self.refused = match &grown {
+            Err(Trouble::Full(why)) if self.table.slots * 2 > CHUNK_SLOTS => Some((why.clone(), SPARED)),
+            _ => None,
+        };
+        grown
+    }
+
     /// Replaces the array by one of twice the size.
-    pub(super) fn grow_table(&mut self, heap: &mut Heap) -> Result<(), Trouble> {
+    fn grow_table(&mut self, heap: &mut Heap) -> Result<(), Trouble> {
         let generation = self.table.generation + 1;
         for doubled in 1..=TRIES_MAX {
             let slots = self.table.slots << doubled;

@@ -31,6 +31,8 @@ pub struct Owner {
     /// An extent on its way in or out, after its salt.
     pub(super) scratch: Vec<u8>,
     found: Found,
+    /// Why growth was refused, and how many more times it is without another try.
+    pub(super) refused: Option<(String, u32)>,
 }
 
 impl Owner {
@@ -54,6 +56,7 @@ impl Owner {
             versions: 0,
             scratch: Vec::new(),
             found: Found::default(),
+            refused: None,
         })
     }
 
@@ -146,6 +149,7 @@ impl Owner {
         self.table.forget(slot)?;
         self.table.write(slot, None)?;
         self.extents.give(heap, entry.address, entry.extent_bytes());
+        self.refused = None;
         self.stats.keys -= 1;
         self.stats.payload_bytes -= u64::from(entry.key_bytes + entry.value_bytes);
         Ok(())

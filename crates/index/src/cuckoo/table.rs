@@ -17,6 +17,7 @@ use crate::hash::{remix, scale};
 use crate::key::Key;
 use crate::node::Part;
 use barn_fabric::Words;
+use barn_heap::size_class::Size;
 use barn_heap::{HEADER_BYTES, Heap, Purpose, Raw};
 use barn_layout::Address;
 use std::sync::atomic::{Ordering, fence};
@@ -53,6 +54,14 @@ pub(super) fn rank(hash: u64) -> u64 {
 /// How many entries chunk `chunk` of so many slots has.
 pub(super) fn chunk_slots(slots: u64, chunk: usize) -> u64 {
     slots.saturating_sub(chunk as u64 * CHUNK_SLOTS).min(CHUNK_SLOTS)
+}
+
+/// As many bytes, or more if the heap would take many blocks at a time for them: a small table must
+/// not keep 11 MiB from all others because its array has half of one.
+fn sparing(bytes: usize) -> usize {
+    let Some(size) = Size::for_object(bytes).filter(|size| size.run_blocks > 1) else { return bytes };
+    let spares = size.larger().find(|larger| larger.run_blocks == 1);
+    spares.map_or(bytes, |larger| larger.slot_bytes - HEADER_BYTES)
 }
 
 #[derive(Debug)]
@@ -120,7 +129,7 @@ impl Table {
         for chunk in 0..self.slots.div_ceil(CHUNK_SLOTS) as usize {
             let slots = chunk_slots(self.slots, chunk);
             let bytes = LINE_BYTES as usize * 2 + slots as usize * (ENTRY_BYTES + NOTE_BYTES);
-            let raw = heap.reserve_raw(bytes, Purpose::Tables)?;
+            let raw = heap.reserve_raw(sparing(bytes), Purpose::Tables)?;
             let start = u64::from(raw.start.offset()).next_multiple_of(LINE_BYTES);
             let notes = start + LINE_BYTES + slots * ENTRY_BYTES as u64;
             self.chunks.push(Chunk { raw, start, notes });

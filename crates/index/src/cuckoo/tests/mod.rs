@@ -60,6 +60,11 @@ impl World {
         Roots::parse(&self.owner.roots(&self.heap, &[]), &self.options, PART).unwrap()
     }
 
+    fn readers_leave(&mut self) {
+        let epoch = self.heap.next_epoch();
+        self.heap.readers_left(epoch);
+    }
+
     fn reserved_bytes(&self) -> u64 {
         self.heap.usage().of(Purpose::Tables).reserved_bytes
     }
