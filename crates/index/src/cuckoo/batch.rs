@@ -65,14 +65,15 @@ impl Roots {
             *slots = places(hash_of(*key), self.slots);
         }
         for way in 0..WAYS {
-            let looking = |at: &usize| matches!(steps[*at], Step::Looking);
-            for at in (0..keys.len()).filter(looking) {
-                self.prefetch(memory, slots[at][way]);
+            for (step, slots) in steps.iter().zip(&slots[..keys.len()]) {
+                if let Step::Looking = step {
+                    self.prefetch(memory, slots[way]);
+                }
             }
-            for at in 0..keys.len() {
-                if matches!(steps[at], Step::Looking) {
+            for ((step, slots), key) in steps.iter_mut().zip(&slots).zip(keys) {
+                if let Step::Looking = step {
                     *reads += 1;
-                    steps[at] = self.step(memory, keys[at], slots[at][way], way, &mut regions);
+                    *step = self.step(memory, *key, slots[way], way, &mut regions);
                 }
             }
         }
@@ -91,7 +92,11 @@ impl Roots {
                         *reads += 1;
                         self.moves_mapped(memory)
                     });
-                    if now == Some(before) && before % 2 == 0 { Looked::Absent } else { Looked::Unsettled }
+                    if now == Some(before) && before.is_multiple_of(2) {
+                        Looked::Absent
+                    } else {
+                        Looked::Unsettled
+                    }
                 }
                 Step::Looking | Step::Pointed(_) => Looked::Unsettled,
             };

@@ -59,7 +59,7 @@ impl Roots {
                 return Ok(looked);
             }
             let moves = self.moves(memory, reads).await?;
-            if moves == before && moves % 2 == 0 {
+            if moves == before && moves.is_multiple_of(2) {
                 for slot in slots {
                     memory.believe(self.entry_at(slot).ok_or(Unreadable::Nowhere)?.region())?;
                 }
@@ -166,8 +166,10 @@ pub(super) enum Fetched {
 #[inline]
 pub(super) fn judge(entry: &Entry, key: Key<'_>, found: &mut Found) -> Fetched {
     let salted = &found.value[..SALT_BYTES + entry.extent_bytes()];
-    #[cfg(not(barn_plant = "cuckoo_unverified"))]
-    if extent_check(salted) != entry.check {
+    let is_whole = extent_check(salted) == entry.check;
+    #[cfg(barn_plant = "cuckoo_unverified")]
+    let is_whole = is_whole | true;
+    if !is_whole {
         return Fetched::Torn;
     }
     let (header, rest) = salted[SALT_BYTES..].split_at(EXTENT_HEADER_BYTES);

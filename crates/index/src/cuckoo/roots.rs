@@ -57,7 +57,7 @@ impl Roots {
             let start = Address::from_bits(next()?);
             let bytes = LINE_BYTES + chunk_slots(slots, chunk) * ENTRY_BYTES as u64;
             // From here on no place of this chunk is past the end of addresses.
-            if start.offset() % 8 != 0 || start.checked_add(bytes as u32).is_none() {
+            if !start.offset().is_multiple_of(8) || start.checked_add(bytes as u32).is_none() {
                 return Err(Malformed);
             }
             chunks.push(start);

@@ -4,6 +4,7 @@ mod memory;
 mod model;
 mod plants;
 mod race;
+mod speed;
 
 use super::{Owner, Roots};
 use crate::client::memory::HeapMemory;
