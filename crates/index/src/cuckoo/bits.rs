@@ -44,6 +44,11 @@ impl Bits {
         }
     }
 
+    /// Whether none is in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels.last().is_none_or(|top| top[0] == 0)
+    }
+
     /// The least number that is in.
     pub(super) fn first(&self) -> Option<usize> {
         let mut at = 0;

@@ -19,6 +19,8 @@ pub(super) const ORDER_MAX: usize = 9;
 pub(super) struct Buddy {
     atoms: usize,
     used: usize,
+    /// A bit for each order of which there is a free block.
+    open: u16,
     /// For each order the free blocks, by their number among the blocks of that order.
     free: [Bits; ORDER_MAX + 1],
 }
@@ -32,20 +34,33 @@ pub(super) fn order_of(bytes: usize) -> Option<usize> {
 impl Buddy {
     /// `atoms` atoms, all free.
     pub(super) fn new(atoms: usize) -> Self {
-        let mut free = std::array::from_fn(|order| Bits::new((atoms >> order) + 1));
+        let free = std::array::from_fn(|order| Bits::new((atoms >> order) + 1));
+        let mut buddy = Self { atoms, used: 0, open: 0, free };
         let mut at = 0;
         while at < atoms {
             let order =
                 (at.trailing_zeros().min(ORDER_MAX as u32) as usize).min((atoms - at).ilog2() as usize);
-            free[order].add(at >> order);
+            buddy.add(order, at >> order);
             at += 1 << order;
         }
-        Self { atoms, used: 0, free }
+        buddy
     }
 
-    /// Whether there is a free block of exactly this order.
-    pub(super) fn has(&self, order: usize) -> bool {
-        self.free[order].first().is_some()
+    /// The orders of which there is a free block, a bit for each.
+    pub(super) fn open(&self) -> u16 {
+        self.open
+    }
+
+    fn add(&mut self, order: usize, block: usize) {
+        self.free[order].add(block);
+        self.open |= 1 << order;
+    }
+
+    fn remove(&mut self, order: usize, block: usize) {
+        self.free[order].remove(block);
+        if self.free[order].is_empty() {
+            self.open &= !(1 << order);
+        }
     }
 
     /// Whether nothing is in use.
@@ -56,10 +71,10 @@ impl Buddy {
     /// Takes the first atom of a block of `order`, out of a free block of order `from`.
     pub(super) fn take(&mut self, order: usize, from: usize) -> Option<usize> {
         let block = self.free[from].first()?;
-        self.free[from].remove(block);
+        self.remove(from, block);
         let at = block << from;
         for half in (order..from).rev() {
-            self.free[half].add((at >> half) + 1);
+            self.add(half, (at >> half) + 1);
         }
         self.used += 1 << order;
         Some(at)
@@ -74,11 +89,11 @@ impl Buddy {
             if !self.free[order].has(other) {
                 break;
             }
-            self.free[order].remove(other);
+            self.remove(order, other);
             at &= !(1 << order);
             order += 1;
         }
-        self.free[order].add(at >> order);
+        self.add(order, at >> order);
     }
 }
 
@@ -87,7 +102,7 @@ mod tests {
     use super::*;
 
     fn take(buddy: &mut Buddy, order: usize) -> Option<usize> {
-        let from = (order..=ORDER_MAX).find(|from| buddy.has(*from))?;
+        let from = (order..=ORDER_MAX).find(|from| buddy.open() >> from & 1 == 1)?;
         buddy.take(order, from)
     }
 

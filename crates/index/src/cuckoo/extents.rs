@@ -158,7 +158,7 @@ impl Extents {
     /// The free blocks of the chunk at `at` have changed.
     fn note_open(&mut self, at: Address) {
         let Some(chunk) = self.chunks.get_mut(&at) else { return };
-        let now = (0..=ORDER_MAX).fold(0, |open, order| open | u16::from(chunk.buddy.has(order)) << order);
+        let now = chunk.buddy.open();
         let mut changed = now ^ std::mem::replace(&mut chunk.open, now);
         while changed != 0 {
             let order = changed.trailing_zeros() as usize;

@@ -37,11 +37,15 @@ impl Roots {
         found: &mut Found,
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
-        match self.passes(memory, key, found, reads).await {
+        let looked = match self.passes(memory, key, found, reads).await {
             // Whoever gave the address was out of date, and that is the node that gave the roots.
             Err(Unreadable::Nowhere) => Ok(Looked::Stale),
             looked => looked,
+        };
+        if looked != Ok(Looked::Found) {
+            found.value.clear();
         }
+        looked
     }
 
     async fn passes<M: Memory + Sync>(

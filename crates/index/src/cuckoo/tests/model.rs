@@ -1,6 +1,9 @@
 //! The table against a map, through the owner's eyes and a client's.
 
 use super::*;
+use crate::node::apply;
+use crate::wire::Update;
+use barn_layout::table::{Operation, Outcome};
 use std::collections::{HashMap, HashSet};
 
 type Model = HashMap<Vec<u8>, Found>;
@@ -179,4 +182,30 @@ fn roots_may_be_anything() {
             assert_ne!(looked, Ok(Looked::Found));
         }
     }
+}
+
+#[test]
+fn operations_see_versions_and_ends() {
+    let mut world = World::new(32, 10);
+    let mut done = |operation, value: &[u8], operand, expires, now_ms| {
+        let key = world.key(b"k");
+        let update = Update { operation, key: b"k", value, operand, expires };
+        let mut told = None;
+        apply(&mut world.owner, &mut world.heap, key, &update, now_ms, |outcome, version, _, _| {
+            told = Some((outcome, version));
+        });
+        told.unwrap()
+    };
+    assert_eq!(done(Operation::Swap, b"a", 1, 0, 0), (Outcome::Absent, 0));
+    let (_, first) = done(Operation::Put, b"a", 0, 10, 0);
+    assert_eq!(done(Operation::Swap, b"b", first + 1, 0, 0), (Outcome::Different, first));
+    let (outcome, second) = done(Operation::Swap, b"b", first, 10, 0);
+    assert!(outcome == Outcome::Done && second != first);
+    assert_eq!(done(Operation::Insert, b"c", 0, 0, 9), (Outcome::Different, second));
+    let (outcome, third) = done(Operation::Insert, b"5", 0, 0, 10);
+    assert!(outcome == Outcome::Done && third > second, "what has expired is as good as gone");
+    assert_eq!(done(Operation::Delete, b"", 0, 0, 10).0, Outcome::Done);
+    let (outcome, fourth) = done(Operation::Add, b"", 3, 0, 10);
+    assert!(outcome == Outcome::Done && fourth > third, "a version never comes back");
+    assert_eq!(world.get(b"k").unwrap().value, b"3");
 }

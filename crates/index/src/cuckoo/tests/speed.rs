@@ -43,14 +43,25 @@ fn speed() {
     });
     let mut founds = vec![Found::default(); 32];
     let mut looked = vec![Looked::Absent; 32];
+    let mut unsettled = 0;
     rate("lookups, 32 at once", KEYS, || {
         for _ in 0..KEYS / 32 {
             let bytes: [[u8; 8]; 32] = std::array::from_fn(|_| chance.below(KEYS).to_le_bytes());
             let keys = bytes.each_ref().map(|bytes| Key::new(world.options.seed, bytes));
             let done = roots.lookup_batch_mapped(&world.memory, &keys, &mut founds, &mut looked, &mut 0);
-            assert!(done.is_ok() && looked.iter().all(|looked| *looked == Looked::Found));
+            assert!(done.is_ok());
+            unsettled += looked.iter().filter(|looked| **looked != Looked::Found).count();
         }
     });
+    // Two keys with the same tag, once in 2^18 looks at another's entry.
+    assert!(unsettled < 100, "{unsettled}");
+    for bytes in [32, 64, 128, 1024] {
+        let (data, mut sum) = (vec![7; bytes], 0);
+        rate(&format!("CRC64 of {bytes} bytes"), KEYS, || {
+            (0..KEYS).for_each(|_| sum ^= crate::cuckoo::entry::extent_check(std::hint::black_box(&data)));
+        });
+        std::hint::black_box(sum);
+    }
     let mut grown = World::new(1024, 1);
     let mut longest = std::time::Duration::ZERO;
     rate("owner inserts, growing from nothing", KEYS, || {
