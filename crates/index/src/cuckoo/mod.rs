@@ -1,96 +1,81 @@
-//! Pilaf's self-verifying table.
+//! Pilaf's self-verifying table: 3-way cuckoo hashing over entries that prove themselves (sections 3
+//! and 4 of the paper).
+//!
+//! A key lies at one of three places of an array of entries; its entry points to an *extent*, which
+//! holds version, expiry, key and value. The node alone changes either. A client READs an entry,
+//! checks its CRC64, READs the extent, checks its CRC64 against the entry's, and compares the key:
+//! one READ for each place that it looks at, and one for the extent.
+//!
+//! What always holds:
+//! - an entry is published after its extent is whole, and an extent is reused only after its entry
+//!   points elsewhere;
+//! - a key that makes room for another is at two places for a moment, never at none: paths are
+//!   found first and walked from their end ([`path`]);
+//! - a reader that found nothing looks at the count of moves again before it says so ([`lookup`]),
+//!   for a key can pass from a place that it has yet to look at to one that it has left behind;
+//! - memory that the table has left is zeroed before anything is answered about the new one, and no
+//!   zero is an entry: whoever still reads there learns that it is out of date.
+//!
+//! | file | what |
+//! |---|---|
+//! | `entry.rs` | the four words of an entry, and the checks |
+//! | `bits.rs`, `buddy.rs`, `extents.rs` | memory for keys and values |
+//! | `table.rs` | one generation of the array of entries, with the owner's notes |
+//! | `path.rs` | how room is made for a key |
+//! | `owner.rs`, `grow.rs`, `scan.rs` | the node's side |
+//! | `roots.rs`, `lookup.rs`, `batch.rs` | the client's side |
+//! | `figures.rs` | the paper's Figure 6, measured |
 
-use crate::client::memory::{Memory, Unreadable};
+mod batch;
+mod bits;
+mod buddy;
+mod entry;
+mod extents;
+mod figures;
+mod grow;
+mod lookup;
+mod owner;
+mod path;
+mod roots;
+mod scan;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use figures::{Probes, linear_probes, probes};
+pub use owner::Owner;
+pub use roots::Roots;
+
 use crate::error::Refused;
-use crate::key::{Found, Key, Looked};
-use crate::node::{Decision, Part, Shard, ShardStats};
-use crate::options::TableOptions;
-use crate::wire::Malformed;
-use barn_heap::Heap;
-use barn_layout::RegionId;
+use barn_fabric::AccessError;
+use barn_heap::AllocError;
 
-/// The node's side.
-#[derive(Debug)]
-pub struct Owner {}
+/// Why a step failed; nothing was changed that anybody could see.
+#[derive(Clone, Debug, PartialEq)]
+enum Trouble {
+    /// There is no memory.
+    Full(String),
+    /// The shard's own memory cannot be reached.
+    Lost,
+}
 
-impl Owner {
-    /// An empty shard.
-    pub fn new(_heap: &mut Heap, _options: &TableOptions, _part: Part) -> Result<Self, Refused> {
-        Err(Refused::Invalid("this kind of table is not there yet".into()))
+impl From<AllocError> for Trouble {
+    fn from(error: AllocError) -> Self {
+        Self::Full(error.to_string())
     }
 }
 
-impl Shard for Owner {
-    fn get(&mut self, _: &Heap, _: Key<'_>, _: &mut Found) -> Result<bool, Refused> {
-        Ok(false)
+impl From<AccessError> for Trouble {
+    fn from(_: AccessError) -> Self {
+        Self::Lost
     }
-
-    fn update<'v>(
-        &mut self,
-        _: &mut Heap,
-        _: Key<'_>,
-        _: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
-    ) -> Result<u64, Refused> {
-        Ok(0)
-    }
-
-    fn scan(
-        &mut self,
-        _: &Heap,
-        _: u64,
-        _: &mut dyn FnMut(&[u8], &Found) -> bool,
-    ) -> Result<Option<u64>, Refused> {
-        Ok(None)
-    }
-
-    fn roots(&self, _: &Heap, _: &[u8]) -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn stats(&self) -> ShardStats {
-        ShardStats::default()
-    }
-
-    fn combined(&mut self) {}
-
-    fn clear(&mut self, _: &mut Heap) {}
 }
 
-/// What a client knows of a shard's memory.
-#[derive(Clone, Debug)]
-pub struct Roots {}
-
-impl Roots {
-    /// What the node has said.
-    pub fn parse(_bytes: &[u8], _options: &TableOptions, _part: Part) -> Result<Self, Malformed> {
-        Err(Malformed)
-    }
-
-    /// The regions that lookups read.
-    pub fn regions(&self) -> Vec<RegionId> {
-        Vec::new()
-    }
-
-    /// Looks many keys up in mapped memory.
-    pub fn lookup_batch_mapped<M: Memory>(
-        &self,
-        _memory: &M,
-        _keys: &[Key<'_>],
-        _found: &mut [Found],
-        _looked: &mut [Looked],
-        _reads: &mut u64,
-    ) -> Result<(), Unreadable> {
-        Ok(())
-    }
-
-    /// Looks a key up in the shard's memory. Adds the READs that it made to `reads`.
-    pub async fn lookup<M: Memory + Sync>(
-        &self,
-        _memory: &M,
-        _key: Key<'_>,
-        _found: &mut Found,
-        _reads: &mut u32,
-    ) -> Result<Looked, Unreadable> {
-        Ok(Looked::Stale)
+impl From<Trouble> for Refused {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Full(why) => Self::Full(why),
+            Trouble::Lost => Self::Invalid("the shard's memory cannot be reached".into()),
+        }
     }
 }
