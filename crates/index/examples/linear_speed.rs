@@ -112,7 +112,9 @@ fn main() {
             let rate = (operations * keys) as f64 / start.elapsed().as_secs_f64() / 1e6;
             let changes = if mix.puts_only { "puts" } else { "all" };
             let (gets, lost) = (mix.gets_percent, mix.lost as f64 / 100.0);
-            println!("{clients:>7}  {changes:<7} {gets:>5} %  {lost:>4} % {rate:>9.2}  {right} of {keys} in order");
+            println!(
+                "{clients:>7}  {changes:<7} {gets:>5} %  {lost:>4} % {rate:>9.2}  {right} of {keys} in order"
+            );
         }
     }
 }

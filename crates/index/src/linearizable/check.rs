@@ -105,9 +105,8 @@ fn shortest(
         }
     }
     let last = returns.get(high).copied().unwrap_or(u64::MAX);
-    let at_last = |operation: &&Operation| {
-        operation.outcome != Outcome::Unknown && operation.returned == last
-    };
+    let at_last =
+        |operation: &&Operation| operation.outcome != Outcome::Unknown && operation.returned == last;
     let blamed = to_blame.map(|at| &history.operations[at]).filter(at_last);
     match blamed.or_else(|| history.operations.iter().find(at_last)) {
         Some(&culprit) => violation(history, why, culprit),

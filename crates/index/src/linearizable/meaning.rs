@@ -66,8 +66,7 @@ pub(super) fn meaning(
         Outcome::Different => different,
         _ => either,
     };
-    let compared =
-        || refused(Requires::Nothing, Requires::OtherThan(expected), Requires::Not(expected));
+    let compared = || refused(Requires::Nothing, Requires::OtherThan(expected), Requires::Not(expected));
     Some(match (*call, *outcome) {
         (Call::Get, Outcome::Found { value, .. }) => (Requires::Is(number(value)), Effect::Keep),
         (Call::Get, Outcome::Absent) => (Requires::Nothing, Effect::Keep),

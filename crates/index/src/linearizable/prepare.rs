@@ -145,10 +145,12 @@ impl Prepared {
         if this.initial != NOTHING {
             this.writer[this.initial as usize] = INITIAL;
         }
-        for (source, each) in history.operations.iter().enumerate().filter(|(_, each)| each.invoked <= until) {
+        for (source, each) in history.operations.iter().enumerate().filter(|(_, each)| each.invoked <= until)
+        {
             let is_open = each.outcome == Outcome::Unknown || each.returned > until;
             let outcome = if is_open { Outcome::Unknown } else { each.outcome };
-            let found = meaning(&each.call, &outcome, |value| names.number(value), names.expected(&each.call));
+            let found =
+                meaning(&each.call, &outcome, |value| names.number(value), names.expected(&each.call));
             let Some((requires, effect)) = found else { continue };
             if let Effect::Set(value) = effect {
                 this.writer[value as usize] = this.steps.len() as u32;

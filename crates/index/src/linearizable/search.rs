@@ -231,10 +231,11 @@ impl<'a> Search<'a> {
 
     /// Whether a change can come next.
     fn applies(&self, step: &Step) -> bool {
-        step.requires.holds(self.state) && (self.state == NOTHING || {
-            let own = u32::from(!step.optional && step.requires == Requires::Is(self.state));
-            self.demanded[self.state as usize] == own
-        })
+        step.requires.holds(self.state)
+            && (self.state == NOTHING || {
+                let own = u32::from(!step.optional && step.requires == Requires::Is(self.state));
+                self.demanded[self.state as usize] == own
+            })
     }
 
     /// Whether all who see a value have been called before the return at `first`.
@@ -289,7 +290,11 @@ impl<'a> Search<'a> {
                     (Effect::Set(value), Some(_)) if is_open && self.is_closed(value, first) => 1,
                     (Effect::Clear, None) if needs.holds(NOTHING) => 1,
                     (Effect::Set(value), None) if needs.holds(value) => {
-                        if self.is_closed(value, first) { 1 } else { 2 }
+                        if self.is_closed(value, first) {
+                            1
+                        } else {
+                            2
+                        }
                     }
                     _ => 3,
                 };

@@ -91,11 +91,7 @@ fn an_unknown_operation_that_must_have_happened_happened_once() {
     Story::with(1).unknown(0, swap(1, 2)).unknown(1, swap(2, 3)).found(10..20, 3).is_right();
     Story::with(1).unknown(0, swap(1, 2)).found(10..20, 2).done(30..40, swap(1, 3)).is_wrong(2);
     Story::new().unknown(0, Call::Put(1)).done(10..20, Call::Delete).is_right();
-    Story::new()
-        .unknown(0, Call::Put(1))
-        .done(10..20, Call::Delete)
-        .done(21..30, Call::Delete)
-        .is_wrong(2);
+    Story::new().unknown(0, Call::Put(1)).done(10..20, Call::Delete).done(21..30, Call::Delete).is_wrong(2);
 }
 
 #[test]
@@ -124,7 +120,8 @@ fn versions_name_values() {
 fn what_is_not_a_history_is_told_apart() {
     let twice = Story::new().done(0..1, Call::Put(1)).done(2..3, Call::Put(1)).0;
     assert!(matches!(check(&twice), Verdict::Malformed { .. }));
-    let backwards = Story::new().absent(9..9).then(std::ops::Range { start: 9, end: 1 }, Call::Get, Outcome::Absent).0;
+    let backwards =
+        Story::new().absent(9..9).then(std::ops::Range { start: 9, end: 1 }, Call::Get, Outcome::Absent).0;
     assert!(matches!(check(&backwards), Verdict::Malformed { .. }));
     let nonsense = Story::new().then(0..1, Call::Put(1), Outcome::Absent).0;
     assert!(matches!(check(&nonsense), Verdict::Malformed { .. }));

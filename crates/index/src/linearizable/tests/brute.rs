@@ -18,9 +18,8 @@ fn some_order(history: &History, left: &mut Vec<Operation>, state: Option<u64>) 
     }
     for at in 0..left.len() {
         let operation = left[at];
-        let is_first = left
-            .iter()
-            .all(|other| other.outcome == Outcome::Unknown || other.returned >= operation.invoked);
+        let is_first =
+            left.iter().all(|other| other.outcome == Outcome::Unknown || other.returned >= operation.invoked);
         if !is_first {
             continue;
         }
@@ -46,7 +45,8 @@ pub(super) fn apply(_: &History, call: &Call, state: Option<u64>) -> (Outcome, O
         (Expected::Value(value), Some(state)) => value == state,
         (Expected::Version(version), Some(state)) => version == state + 1_000,
     };
-    let done = |state: Option<u64>| (Outcome::Done { version: state.map_or(0, |value| value + 1_000) }, state);
+    let done =
+        |state: Option<u64>| (Outcome::Done { version: state.map_or(0, |value| value + 1_000) }, state);
     let refused = match state {
         None => (Outcome::Absent, state),
         Some(_) => (Outcome::Different, state),

@@ -21,7 +21,8 @@ fn run(random: &mut Random, mix: &Mix) -> History {
     for number in 0..mix.operations {
         let moment = 10 * (number + 1);
         let client = random.below(mix.clients);
-        let invoked = moment.saturating_sub(random.below(10 * mix.clients)).max(free[client as usize]).min(moment);
+        let invoked =
+            moment.saturating_sub(random.below(10 * mix.clients)).max(free[client as usize]).min(moment);
         let returned = moment + random.below(10 * mix.clients);
         free[client as usize] = returned + 1;
         let call = call(random, mix, state, number + 2);
@@ -35,7 +36,9 @@ fn run(random: &mut Random, mix: &Mix) -> History {
         }
         if is_unknown {
             outcome = Outcome::Unknown;
-        } else if matches!(outcome, Outcome::Absent | Outcome::Different) && call != Call::Get && random.chance(30)
+        } else if matches!(outcome, Outcome::Absent | Outcome::Different)
+            && call != Call::Get
+            && random.chance(30)
         {
             outcome = Outcome::NotDone;
         }
@@ -61,7 +64,8 @@ fn call(random: &mut Random, mix: &Mix, state: Option<u64>, new: u64) -> Call {
 
 /// Changes an outcome or a time of one operation.
 fn change(random: &mut Random, history: &mut History) {
-    let written: Vec<u64> = history.operations.iter().filter_map(|each| each.call.writes()).chain([1]).collect();
+    let written: Vec<u64> =
+        history.operations.iter().filter_map(|each| each.call.writes()).chain([1]).collect();
     let at = random.below(history.operations.len() as u64) as usize;
     let operation = &mut history.operations[at];
     match random.below(3) {
