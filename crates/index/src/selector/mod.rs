@@ -118,10 +118,26 @@ pub struct Selector {
     reads: f32,
     /// Takes a random number below this to explore.
     explore_below: u32,
+    /// For each nanosecond that an operation takes, so many of 2^32 are timed.
+    timed_each: f32,
     random: u64,
-    used_at: Duration,
+    used_at_ns: u64,
+    idle_max_ns: u64,
     /// What was chosen last while nothing was known.
     turn: Choice,
+    /// What follows from the samples, worked out when one is added; nothing while there are too few.
+    estimate: Option<Estimate>,
+}
+
+/// What choosing needs to know.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    /// What a request costs by the rule, and what a READ.
+    request: f32,
+    read: f32,
+    /// A request, and a READ, is timed if a random number of 32 bits is below this.
+    request_timed: f32,
+    read_timed: f32,
 }
 
 impl Selector {
@@ -134,10 +150,13 @@ impl Selector {
             rtt_ns: f32::INFINITY,
             reads: 1.0,
             explore_below: (probability * f64::from(u32::MAX)) as u32,
+            timed_each: 2_f32.powi(32) / options.timed_ns.max(1) as f32,
             // xorshift stays at 0 forever if it starts there.
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-            used_at: Duration::ZERO,
+            used_at_ns: 0,
+            idle_max_ns: nanoseconds(options.idle_max),
             turn: Choice::Request,
+            estimate: None,
             options,
         }
     }
@@ -147,24 +166,25 @@ impl Selector {
     #[inline]
     pub fn choose(&mut self, now: Duration, reads_expected: f32) -> Chosen {
         self.touch(now);
-        let few = self.options.samples_min;
-        if self.one_sided.len() < few || self.request.len() < few {
+        let Some(estimate) = self.estimate else {
             self.turn = self.turn.other();
             return Chosen { choice: self.turn, timed: true, explores: false };
-        }
-        let better = self.better(reads_expected);
+        };
         let random = self.next_random();
         let explores = (random as u32) < self.explore_below;
+        let better = estimate.better(reads_expected);
         let choice = if explores { better.other() } else { better };
-        let timed = explores || self.is_timed(choice, reads_expected, (random >> 32) as u32);
+        let timed_below = match choice {
+            Choice::Request => estimate.request_timed,
+            Choice::OneSided => estimate.read_timed * reads_expected,
+        };
+        let timed = explores || ((random >> 32) as u32 as f32) < timed_below;
         Chosen { choice, timed, explores }
     }
 
     /// The way that seems better; nothing while too little is known.
     pub fn preferred(&self, reads_expected: f32) -> Option<Choice> {
-        let few = self.options.samples_min;
-        let is_known = self.one_sided.len() >= few && self.request.len() >= few;
-        is_known.then(|| self.better(reads_expected))
+        self.estimate.map(|estimate| estimate.better(reads_expected))
     }
 
     /// An operation that was to be timed took so long, and, if it was one-sided, so many READs one
@@ -172,7 +192,7 @@ impl Selector {
     #[inline]
     pub fn measured(&mut self, now: Duration, choice: Choice, latency: Duration, reads: u32) {
         self.touch(now);
-        let nanoseconds = latency.as_nanos() as f32;
+        let nanoseconds = nanoseconds(latency) as f32;
         let kept = match choice {
             Choice::Request => self.request.add(nanoseconds),
             // All of it was in the client's own cache: that says nothing about READs.
@@ -188,7 +208,9 @@ impl Selector {
                 kept
             }
         };
-        if !kept && (self.request.is_out_of_date() || self.one_sided.is_out_of_date()) {
+        if kept {
+            self.estimate = self.estimated();
+        } else if self.request.is_out_of_date() || self.one_sided.is_out_of_date() {
             self.forget();
         }
     }
@@ -209,37 +231,37 @@ impl Selector {
     pub fn forget(&mut self) {
         self.one_sided.clear();
         self.request.clear();
+        self.estimate = None;
     }
 
     #[inline]
     fn touch(&mut self, now: Duration) {
-        if now > self.used_at {
-            if now - self.used_at >= self.options.idle_max {
+        let now_ns = nanoseconds(now);
+        if now_ns > self.used_at_ns {
+            if now_ns - self.used_at_ns >= self.idle_max_ns {
                 self.forget();
             }
-            self.used_at = now;
+            self.used_at_ns = now_ns;
         }
     }
 
-    #[inline]
-    fn better(&self, reads_expected: f32) -> Choice {
+    fn estimated(&self) -> Option<Estimate> {
+        let few = self.options.samples_min.clamp(1, self.options.samples.max(1));
+        if self.one_sided.len() < few || self.request.len() < few {
+            return None;
+        }
         let rtt = match self.options.rule {
             Rule::Queues => self.rtt_ns,
             // Half of l + (l - RTT).
             Rule::Latencies => self.rtt_ns / 2.0,
         };
-        let asks = self.request.average() - rtt < reads_expected * (self.one_sided.average() - rtt);
-        if asks { Choice::Request } else { Choice::OneSided }
-    }
-
-    #[inline]
-    fn is_timed(&self, choice: Choice, reads_expected: f32, random: u32) -> bool {
-        let takes = match choice {
-            Choice::Request => self.request.average(),
-            Choice::OneSided => self.one_sided.average() * reads_expected,
-        };
-        // One in timed_ns / takes, without a division.
-        f64::from(random) * f64::from(self.options.timed_ns) <= f64::from(takes) * f64::from(u32::MAX)
+        let (request, read) = (self.request.average(), self.one_sided.average());
+        Some(Estimate {
+            request: request - rtt,
+            read: read - rtt,
+            request_timed: request * self.timed_each,
+            read_timed: read * self.timed_each,
+        })
     }
 
     #[inline]
@@ -249,4 +271,17 @@ impl Selector {
         self.random ^= self.random >> 27;
         self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
+}
+
+impl Estimate {
+    #[inline]
+    fn better(&self, reads_expected: f32) -> Choice {
+        if self.request < reads_expected * self.read { Choice::Request } else { Choice::OneSided }
+    }
+}
+
+/// 584 years fit.
+#[inline]
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.subsec_nanos()))
 }

@@ -86,11 +86,14 @@ impl Window {
         if self.len < JUDGED_MIN {
             return false;
         }
-        let count = self.len as f64;
-        let average = self.sum as f64 / count;
-        let variance = (self.squares as f64 / count - average * average).max(0.0);
-        let deviation = variance.sqrt().max(average * DEVIATION_MIN).max(f64::from(PARTS));
-        (sample as f64 - average).abs() >= self.outlier_deviations * deviation
+        let one_of = 1.0 / self.len as f64;
+        let average = self.sum as f64 * one_of;
+        // In two halves: a conversion of 128 bits at once is a call.
+        let squares = (self.squares >> 64) as u64 as f64 * 2_f64.powi(64) + self.squares as u64 as f64;
+        let least = (average * DEVIATION_MIN).max(f64::from(PARTS));
+        let variance = (squares * one_of - average * average).max(least * least);
+        let off = sample as f64 - average;
+        off * off >= self.outlier_deviations * self.outlier_deviations * variance
     }
 
     /// Of as many samples as count, more were discarded than kept: it is those kept that no longer

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn nothing_is_in_order() {
-    Story::new().is_right();
-    Story::new().unknown(0, Call::Put(1)).unknown(1, Call::Delete).is_right();
+    Story::new().explained();
+    Story::new().unknown(0, Call::Put(1)).unknown(1, Call::Delete).explained();
 }
 
 #[test]
@@ -19,18 +19,18 @@ fn one_after_another() {
         .then(10..11, swap(1, 4), Outcome::NotDone)
         .done(12..13, Call::Delete)
         .then(14..15, Call::Delete, Outcome::Absent)
-        .is_right();
+        .explained();
 }
 
 #[test]
 fn overlapping_reads_see_either_and_touching_ones_overlap() {
-    Story::with(1).done(10..20, Call::Put(2)).found(12..14, 1).found(15..16, 2).is_right();
-    Story::with(1).done(10..20, Call::Put(2)).found(20..21, 1).is_right();
+    Story::with(1).done(10..20, Call::Put(2)).found(12..14, 1).found(15..16, 2).explained();
+    Story::with(1).done(10..20, Call::Put(2)).found(20..21, 1).explained();
 }
 
 #[test]
 fn stale_read() {
-    let violation = Story::with(1).done(10..20, Call::Put(2)).found(21..25, 1).is_wrong(1);
+    let violation = Story::with(1).done(10..20, Call::Put(2)).found(21..25, 1).unexplained(1);
     let words = violation.to_string();
     assert!(words.contains("> client 1 [21 .. 25] get: 1"), "{words}");
     assert!(words.contains("  client 0 [10 .. 20] put 2: done"), "{words}");
@@ -38,25 +38,25 @@ fn stale_read() {
 
 #[test]
 fn new_then_old() {
-    Story::with(1).done(10..90, Call::Put(2)).found(20..30, 2).found(40..50, 1).is_wrong(2);
+    Story::with(1).done(10..90, Call::Put(2)).found(20..30, 2).found(40..50, 1).unexplained(2);
 }
 
 #[test]
 fn lost_update() {
-    Story::with(1).done(0..9, swap(1, 2)).done(0..8, swap(1, 3)).is_wrong(0);
-    Story::with(1).done(0..9, Call::Put(2)).done(10..19, swap(1, 3)).is_wrong(1);
+    Story::with(1).done(0..9, swap(1, 2)).done(0..8, swap(1, 3)).unexplained(0);
+    Story::with(1).done(0..9, Call::Put(2)).done(10..19, swap(1, 3)).unexplained(1);
 }
 
 #[test]
 fn read_of_a_deleted_value() {
-    Story::with(1).done(0..9, Call::Delete).found(10..12, 1).is_wrong(1);
-    Story::with(1).done(0..9, Call::Delete).found(10..12, 1).lossy().is_wrong(1);
+    Story::with(1).done(0..9, Call::Delete).found(10..12, 1).unexplained(1);
+    Story::with(1).done(0..9, Call::Delete).found(10..12, 1).lossy().unexplained(1);
 }
 
 #[test]
 fn double_insert() {
-    Story::new().done(0..9, Call::Insert(1)).done(5..15, Call::Insert(2)).is_wrong(1);
-    Story::new().done(0..9, Call::Insert(1)).done(5..15, Call::Insert(2)).lossy().is_right();
+    Story::new().done(0..9, Call::Insert(1)).done(5..15, Call::Insert(2)).unexplained(1);
+    Story::new().done(0..9, Call::Insert(1)).done(5..15, Call::Insert(2)).lossy().explained();
 }
 
 #[test]
@@ -66,39 +66,43 @@ fn resurrected_value() {
         .done(10..19, Call::Delete)
         .absent(20..25)
         .found(30..35, 2)
-        .is_wrong(3);
+        .unexplained(3);
 }
 
 #[test]
 fn a_value_from_nowhere_or_from_the_future() {
-    let violation = Story::new().found(0..9, 7).is_wrong(0);
+    let violation = Story::new().found(0..9, 7).unexplained(0);
     assert_eq!(violation.why, Why::NoOrder);
-    let violation = Story::new().found(0..9, 7).done(10..12, Call::Put(7)).is_wrong(0);
+    let violation = Story::new().found(0..9, 7).done(10..12, Call::Put(7)).unexplained(0);
     assert_eq!(violation.operations, 1);
 }
 
 #[test]
 fn an_unknown_operation_happens_late_or_never() {
-    Story::with(1).unknown(0, Call::Put(2)).found(50..60, 1).found(70..80, 2).is_right();
-    Story::with(1).unknown(0, Call::Put(2)).found(50..60, 2).found(70..80, 1).is_wrong(2);
-    Story::with(1).unknown(0, Call::Delete).found(5..6, 1).absent(7..8).is_right();
-    Story::with(1).unknown(9, Call::Delete).found(5..6, 1).absent(7..8).is_wrong(2);
+    Story::with(1).unknown(0, Call::Put(2)).found(50..60, 1).found(70..80, 2).explained();
+    Story::with(1).unknown(0, Call::Put(2)).found(50..60, 2).found(70..80, 1).unexplained(2);
+    Story::with(1).unknown(0, Call::Delete).found(5..6, 1).absent(7..8).explained();
+    Story::with(1).unknown(9, Call::Delete).found(5..6, 1).absent(7..8).unexplained(2);
 }
 
 #[test]
 fn an_unknown_operation_that_must_have_happened_happened_once() {
-    Story::with(1).unknown(0, swap(1, 2)).found(10..20, 2).done(30..40, swap(2, 3)).is_right();
-    Story::with(1).unknown(0, swap(1, 2)).unknown(1, swap(2, 3)).found(10..20, 3).is_right();
-    Story::with(1).unknown(0, swap(1, 2)).found(10..20, 2).done(30..40, swap(1, 3)).is_wrong(2);
-    Story::new().unknown(0, Call::Put(1)).done(10..20, Call::Delete).is_right();
-    Story::new().unknown(0, Call::Put(1)).done(10..20, Call::Delete).done(21..30, Call::Delete).is_wrong(2);
+    Story::with(1).unknown(0, swap(1, 2)).found(10..20, 2).done(30..40, swap(2, 3)).explained();
+    Story::with(1).unknown(0, swap(1, 2)).unknown(1, swap(2, 3)).found(10..20, 3).explained();
+    Story::with(1).unknown(0, swap(1, 2)).found(10..20, 2).done(30..40, swap(1, 3)).unexplained(2);
+    Story::new().unknown(0, Call::Put(1)).done(10..20, Call::Delete).explained();
+    Story::new()
+        .unknown(0, Call::Put(1))
+        .done(10..20, Call::Delete)
+        .done(21..30, Call::Delete)
+        .unexplained(2);
 }
 
 #[test]
 fn a_cache_forgets_and_does_not_remember_again() {
-    Story::with(1).lossy().found(0..1, 1).absent(2..3).absent(4..5).is_right();
-    Story::with(1).found(0..1, 1).absent(2..3).is_wrong(1);
-    Story::with(1).lossy().absent(2..3).found(4..5, 1).is_wrong(1);
+    Story::with(1).lossy().found(0..1, 1).absent(2..3).absent(4..5).explained();
+    Story::with(1).found(0..1, 1).absent(2..3).unexplained(1);
+    Story::with(1).lossy().absent(2..3).found(4..5, 1).unexplained(1);
 }
 
 #[test]
@@ -106,13 +110,13 @@ fn versions_name_values() {
     let by_version = |version, new| Call::Swap { expected: Expected::Version(version), new };
     let found = |value, version| Outcome::Found { value, version };
     let put = |story: Story| story.then(0..1, Call::Put(1), Outcome::Done { version: 1_001 });
-    put(Story::new()).done(2..3, by_version(1_001, 2)).is_right();
+    put(Story::new()).done(2..3, by_version(1_001, 2)).explained();
     put(Story::new())
         .then(2..3, Call::Get, found(1, 1_001))
         .done(4..5, Call::Put(2))
         .done(6..7, by_version(1_001, 3))
-        .is_wrong(3);
-    let violation = put(Story::new()).then(2..3, Call::Get, found(1, 1_009)).is_wrong(1);
+        .unexplained(3);
+    let violation = put(Story::new()).then(2..3, Call::Get, found(1, 1_009)).unexplained(1);
     assert_eq!(violation.why, Why::TwoVersions { value: 1, version: 1_009 });
 }
 

@@ -50,7 +50,7 @@ impl Story {
     }
 
     #[track_caller]
-    fn is_right(self) {
+    fn explained(self) {
         let verdict = check(&self.0);
         assert!(verdict.is_linearizable(), "{verdict}");
         assert!(brute::is_explained(&self.0));
@@ -58,7 +58,7 @@ impl Story {
 
     /// No order explains it, and this client's operation shows it first.
     #[track_caller]
-    fn is_wrong(self, culprit: u32) -> Violation {
+    fn unexplained(self, culprit: u32) -> Violation {
         assert!(!brute::is_explained(&self.0));
         let verdict = check(&self.0);
         let violation = verdict.violation().unwrap_or_else(|| panic!("{verdict}"));
