@@ -3,8 +3,9 @@
 //! A history is linearizable if every operation can be thought to happen at one moment between its
 //! call and its return. Keys do not depend on each other, so each is judged for itself (Horn and
 //! Kroening, "Faster linearizability checking via P-compositionality"). The search is Wing and Gong's
-//! with Lowe's memory of what was in vain; see [`check`]. Four things make it quick, and all of
-//! them rest on values being written once only:
+//! with Lowe's memory of what was in vain; see [`check`]. These make it quick, and all but the last
+//! rest on values being written once only:
+//! - what falls into the time of another value is found without a search (Gibbons and Korach's zones);
 //! - an operation that changes nothing is put in its place as soon as the state fits: no later place
 //!   is better;
 //! - a value that others are still to see cannot be replaced: it will never come back;
@@ -30,6 +31,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod zones;
 
 pub use check::{CheckOptions, check, check_with};
 pub use operation::{Call, Expected, History, Operation, Outcome};

@@ -8,6 +8,7 @@ use super::meaning::{Effect, NEVER, NOTHING, Requires, meaning};
 use super::memo::Mixed;
 use super::operation::{Call, Expected, History, Outcome};
 use super::verdict::Why;
+use super::zones::misplaced;
 use std::collections::HashMap;
 
 /// Nobody wrote the value.
@@ -161,7 +162,10 @@ impl Prepared {
         }
         let earliest = this.settle(names)?;
         this.narrow(names, &earliest)?;
-        Ok(this)
+        match misplaced(&this) {
+            Some(step) => Err(this.impossible(step, NEVER, names)),
+            None => Ok(this),
+        }
     }
 
     /// Who wrote a value; nothing if it was there from the beginning.
