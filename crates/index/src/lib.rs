@@ -7,7 +7,8 @@
 //!
 //! A table is divided into *shards*, each held by one node. The node's side of all of them is
 //! [`node::Tables`]: it alone changes a shard, on its poll loop. A client's side is [`client`]: it
-//! reads the memory for itself, or asks the node, or lets [`selector`] choose.
+//! reads the memory for itself, or asks the node, or lets [`selector`] choose. Whether all that behaves
+//! as one table would is what [`linearizable`] judges.
 #![forbid(unsafe_code)]
 
 pub mod cache;
@@ -17,6 +18,7 @@ mod error;
 mod hash;
 pub mod hopscotch;
 mod key;
+pub mod linearizable;
 pub mod node;
 mod options;
 pub mod selector;

@@ -1,1 +1,0 @@
-//! Cell's locality selector.

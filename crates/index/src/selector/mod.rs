@@ -1,0 +1,290 @@
+//! Cell's locality selector: is the next lookup quicker if the client reads the memory for itself, or
+//! if it asks the node? Follows section 2.4 of "Balancing CPU and Network in the Cell Distributed
+//! B-Tree Store"; the same for all structures.
+//!
+//! A node is two queues, one of requests and one of READs. The node is asked if
+//! (l_s - RTT) < m * (l_r - RTT): what a request waits is less than what the m READs of a lookup wait.
+//! RTT is the lowest latency of a READ so far; l_s and l_r are averages of the last n samples, without
+//! those that are K standard deviations off. Now and then the way that seems worse is taken.
+//!
+//! What always holds:
+//! - nothing here reads a clock, allocates after `new`, or takes longer for a longer history;
+//! - sums are of whole numbers, so they do not drift;
+//! - the way that seems worse is always timed when it is taken.
+//!
+//! Where this is not the paper's:
+//! - a READ of shared memory takes about 100 ns and reading the clock twice takes 50, so where
+//!   operations are quick only some are timed; see [`SelectorOptions::timed_ns`];
+//! - where READs do not queue at all, l_r - RTT is 0, and the paper's rule never asks the node, however
+//!   many READs a lookup takes. That spares the node, as Cell wants it. [`Rule::Latencies`] counts
+//!   the wire as well.
+
+mod shared;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use shared::SharedSelector;
+
+use std::time::Duration;
+use window::Window;
+
+/// How to look something up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The client reads the node's memory.
+    OneSided,
+    /// The node is asked.
+    Request,
+}
+
+impl Choice {
+    /// The other way.
+    pub fn other(self) -> Self {
+        match self {
+            Self::OneSided => Self::Request,
+            Self::Request => Self::OneSided,
+        }
+    }
+}
+
+/// What to do with the next operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// How to look it up.
+    pub choice: Choice,
+    /// Measure it, and tell [`Selector::measured`].
+    pub timed: bool,
+    /// This is the way that seems worse, taken to see whether it still is.
+    pub explores: bool,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rule {
+    /// Cell's: what operations wait in queues. Balances the load of both.
+    #[default]
+    Queues,
+    /// What operations take, and what they make others wait: about as long as they wait themselves.
+    /// That is l + (l - RTT) for each. Without the second part each client would be as well off as it
+    /// can be alone, and all together worse off: the node would be asked too often.
+    Latencies,
+}
+
+/// How to select. The defaults are the paper's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelectorOptions {
+    /// What is compared.
+    pub rule: Rule,
+    /// n: the samples of each way that count.
+    pub samples: usize,
+    /// K: samples that are so many standard deviations off do not count.
+    pub outlier_deviations: f32,
+    /// p: how often the way that seems worse is taken.
+    pub explore_probability: f32,
+    /// After so long without an operation nothing is known any more.
+    pub idle_max: Duration,
+    /// Samples of each way, at the start, before they are compared. Until then the ways alternate.
+    pub samples_min: usize,
+    /// Operations that take at least so long are all timed. Of others one in so many that the
+    /// timed ones are this far apart: at 2,500 ns, reading the clock twice (50 ns) costs 2 %.
+    pub timed_ns: u32,
+}
+
+impl Default for SelectorOptions {
+    fn default() -> Self {
+        Self {
+            rule: Rule::Queues,
+            samples: 100,
+            outlier_deviations: 3.0,
+            explore_probability: 0.01,
+            idle_max: Duration::from_secs(3),
+            samples_min: 8,
+            timed_ns: 2_500,
+        }
+    }
+}
+
+/// Chooses for one connection; see the module.
+#[derive(Debug)]
+pub struct Selector {
+    options: SelectorOptions,
+    one_sided: Window,
+    request: Window,
+    /// The lowest latency of a READ, in nanoseconds. It belongs to the connection and outlives the
+    /// samples.
+    rtt_ns: f32,
+    /// READs of a lookup, on average.
+    reads: f32,
+    /// Takes a random number below this to explore.
+    explore_below: u32,
+    /// For each nanosecond that an operation takes, so many of 2^32 are timed.
+    timed_each: f32,
+    random: u64,
+    used_at_ns: u64,
+    idle_max_ns: u64,
+    /// What was chosen last while nothing was known.
+    turn: Choice,
+    /// What follows from the samples, worked out when one is added; nothing while there are too few.
+    estimate: Option<Estimate>,
+}
+
+/// What choosing needs to know.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    /// What a request costs by the rule, and what a READ.
+    request: f32,
+    read: f32,
+    /// A request, and a READ, is timed if a random number of 32 bits is below this.
+    request_timed: f32,
+    read_timed: f32,
+}
+
+impl Selector {
+    /// A selector that knows nothing yet.
+    pub fn new(options: SelectorOptions, seed: u64) -> Self {
+        let probability = f64::from(options.explore_probability.clamp(0.0, 1.0));
+        Self {
+            one_sided: Window::new(options.samples, options.outlier_deviations),
+            request: Window::new(options.samples, options.outlier_deviations),
+            rtt_ns: f32::INFINITY,
+            reads: 1.0,
+            explore_below: (probability * f64::from(u32::MAX)) as u32,
+            timed_each: 2_f32.powi(32) / options.timed_ns.max(1) as f32,
+            // xorshift stays at 0 forever if it starts there.
+            random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+            used_at_ns: 0,
+            idle_max_ns: nanoseconds(options.idle_max),
+            turn: Choice::Request,
+            estimate: None,
+            options,
+        }
+    }
+
+    /// Chooses a way for an operation that would take `reads_expected` READs. `now` may be behind, by
+    /// less than [`SelectorOptions::idle_max`]: the time of the last timed operation will do.
+    #[inline]
+    pub fn choose(&mut self, now: Duration, reads_expected: f32) -> Chosen {
+        self.touch(now);
+        let random = self.next_random();
+        // By reference: a copy of what was just written by parts makes the CPU wait for all of them.
+        let Some(estimate) = &self.estimate else {
+            self.turn = self.turn.other();
+            return Chosen { choice: self.turn, timed: true, explores: false };
+        };
+        let explores = (random as u32) < self.explore_below;
+        let better = estimate.better(reads_expected);
+        let choice = if explores { better.other() } else { better };
+        let timed_below = match choice {
+            Choice::Request => estimate.request_timed,
+            Choice::OneSided => estimate.read_timed * reads_expected,
+        };
+        let timed = explores || ((random >> 32) as u32 as f32) < timed_below;
+        Chosen { choice, timed, explores }
+    }
+
+    /// The way that seems better; nothing while too little is known.
+    pub fn preferred(&self, reads_expected: f32) -> Option<Choice> {
+        self.estimate.map(|estimate| estimate.better(reads_expected))
+    }
+
+    /// An operation that was to be timed took so long, and, if it was one-sided, so many READs one
+    /// after another. Of a batch, each key took its part of the time.
+    #[inline]
+    pub fn measured(&mut self, now: Duration, choice: Choice, latency: Duration, reads: u32) {
+        self.touch(now);
+        let nanoseconds = nanoseconds(latency) as f32;
+        let kept = match choice {
+            Choice::Request => self.request.add(nanoseconds),
+            // All of it was in the client's own cache: that says nothing about READs.
+            Choice::OneSided if reads == 0 => return,
+            Choice::OneSided => {
+                let each = nanoseconds / reads as f32;
+                // A moving average, of about as many lookups as there are samples.
+                self.reads += (reads as f32 - self.reads) / self.options.samples.max(1) as f32;
+                let kept = self.one_sided.add(each);
+                if kept {
+                    self.rtt_ns = self.rtt_ns.min(each);
+                }
+                kept
+            }
+        };
+        if kept {
+            self.estimate = self.estimated();
+        } else if self.request.is_out_of_date() || self.one_sided.is_out_of_date() {
+            self.forget();
+        }
+    }
+
+    /// READs of a lookup, on average: what to expect if nothing better is known.
+    pub fn reads_expected(&self) -> f32 {
+        self.reads
+    }
+
+    /// The averages of a request and of a READ, and the lowest of a READ; nothing without samples.
+    pub fn latencies(&self) -> Option<(Duration, Duration, Duration)> {
+        let is_known = self.one_sided.len() > 0 && self.request.len() > 0;
+        let time = |nanoseconds: f32| Duration::from_nanos(nanoseconds as u64);
+        is_known.then(|| (time(self.request.average()), time(self.one_sided.average()), time(self.rtt_ns)))
+    }
+
+    /// Forgets all samples: the ways alternate again until a few are there.
+    pub fn forget(&mut self) {
+        self.one_sided.clear();
+        self.request.clear();
+        self.estimate = None;
+    }
+
+    #[inline]
+    fn touch(&mut self, now: Duration) {
+        let now_ns = nanoseconds(now);
+        if now_ns > self.used_at_ns {
+            if now_ns - self.used_at_ns >= self.idle_max_ns {
+                self.forget();
+            }
+            self.used_at_ns = now_ns;
+        }
+    }
+
+    fn estimated(&self) -> Option<Estimate> {
+        let few = self.options.samples_min.clamp(1, self.options.samples.max(1));
+        if self.one_sided.len() < few || self.request.len() < few {
+            return None;
+        }
+        let rtt = match self.options.rule {
+            Rule::Queues => self.rtt_ns,
+            // Half of l + (l - RTT).
+            Rule::Latencies => self.rtt_ns / 2.0,
+        };
+        Some(Estimate::new(self.request.average(), self.one_sided.average(), rtt, self.timed_each))
+    }
+
+    #[inline]
+    fn next_random(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}
+
+impl Estimate {
+    /// Not inlined: the compiler would load an average together with the whole numbers next to it, and
+    /// multiplying those as if they were tiny floats took 60 ns.
+    #[inline(never)]
+    fn new(request: f32, read: f32, rtt: f32, timed_each: f32) -> Self {
+        let (request_timed, read_timed) = (request * timed_each, read * timed_each);
+        Self { request: request - rtt, read: read - rtt, request_timed, read_timed }
+    }
+
+    #[inline]
+    fn better(&self, reads_expected: f32) -> Choice {
+        if self.request < reads_expected * self.read { Choice::Request } else { Choice::OneSided }
+    }
+}
+
+/// 584 years fit.
+#[inline]
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.subsec_nanos()))
+}

@@ -1,0 +1,166 @@
+//! The rule and its refinements one by one; then whole systems of clients and a node.
+
+mod simulation;
+
+use super::*;
+
+fn ns(nanoseconds: u64) -> Duration {
+    Duration::from_nanos(nanoseconds)
+}
+
+/// A selector with an operation every 10 us, whose latencies a test decides.
+struct Client {
+    selector: Selector,
+    now: Duration,
+    reads: u32,
+}
+
+impl Client {
+    fn new(options: SelectorOptions, reads: u32) -> Self {
+        Self { selector: Selector::new(options, 7), now: ns(0), reads }
+    }
+
+    /// How many of so many operations were requests, if these are the latencies of a request and
+    /// of a READ.
+    fn run(&mut self, operations: u32, mut latency: impl FnMut() -> (u64, u64)) -> u32 {
+        let mut requests = 0;
+        for _ in 0..operations {
+            self.now += ns(10_000);
+            let chosen = self.selector.choose(self.now, self.reads as f32);
+            let (request, read) = latency();
+            let took = match chosen.choice {
+                Choice::Request => request,
+                Choice::OneSided => read * u64::from(self.reads),
+            };
+            requests += u32::from(chosen.choice == Choice::Request);
+            if chosen.timed {
+                self.selector.measured(self.now, chosen.choice, ns(took), self.reads);
+            }
+        }
+        requests
+    }
+}
+
+#[test]
+fn the_ways_alternate_until_a_few_samples_of_both_are_there() {
+    let mut client = Client::new(SelectorOptions::default(), 1);
+    assert_eq!(client.run(16, || (9_000, 2_000)), 8);
+    assert_eq!(client.selector.preferred(1.0), Some(Choice::OneSided));
+    assert!(client.run(1_000, || (9_000, 2_000)) < 30);
+}
+
+#[test]
+fn the_rule_is_the_papers() {
+    let options = SelectorOptions { explore_probability: 0.3, ..SelectorOptions::default() };
+    let mut client = Client::new(options, 3);
+    // RTT is 2,000; l_r is 3,000 on average, l_s 4,500: 2,500 < 3 * 1,000, and > 2 * 1,000.
+    let mut number = 0;
+    client.run(1_000, || {
+        number += 1;
+        if number / 2 % 2 == 0 { (5_000, 4_000) } else { (4_000, 2_000) }
+    });
+    let (request, read, rtt) = client.selector.latencies().expect("samples");
+    assert_eq!(rtt, ns(2_000));
+    assert!(request > ns(4_200) && request < ns(4_800), "{request:?}");
+    assert!(read > ns(2_600) && read < ns(3_400), "{read:?}");
+    assert_eq!(client.selector.preferred(3.5), Some(Choice::Request));
+    assert_eq!(client.selector.preferred(1.5), Some(Choice::OneSided));
+}
+
+#[test]
+fn one_in_a_hundred_explores_and_is_timed() {
+    let mut selector = Selector::new(SelectorOptions::default(), 3);
+    let mut explored = 0;
+    for operation in 0..100_000 {
+        let now = ns(operation * 100);
+        let chosen = selector.choose(now, 1.0);
+        explored += u32::from(chosen.explores);
+        assert!(chosen.timed || !chosen.explores);
+        if chosen.timed {
+            let took = if chosen.choice == Choice::Request { 3_000 } else { 100 };
+            selector.measured(now, chosen.choice, ns(took), 1);
+        }
+    }
+    assert!((850..1_150).contains(&explored), "{explored} of 100,000");
+}
+
+#[test]
+fn quick_operations_are_timed_now_and_then_slow_ones_always() {
+    for (read, expected) in [(100, 3_500..6_500), (1_000, 36_000..46_000), (5_000, 99_000..100_001)] {
+        let mut selector = Selector::new(SelectorOptions::default(), 3);
+        let mut timed = 0;
+        for operation in 0..100_000 {
+            let now = ns(operation * read);
+            let chosen = selector.choose(now, 1.0);
+            timed += u32::from(chosen.timed);
+            if chosen.timed {
+                let took = if chosen.choice == Choice::Request { 20_000 } else { read };
+                selector.measured(now, chosen.choice, ns(took), 1);
+            }
+        }
+        assert!(expected.contains(&timed), "{timed} of 100,000 READs of {read} ns were timed");
+    }
+}
+
+#[test]
+fn outliers_do_not_count() {
+    let mut client = Client::new(SelectorOptions::default(), 1);
+    let mut number = 0;
+    let mut sample = || {
+        number += 1;
+        let jitter = number % 7 * 50;
+        // Every tenth READ is late by a millisecond.
+        (9_000 + jitter, if number > 40 && number % 10 == 0 { 1_000_000 } else { 2_000 + jitter })
+    };
+    client.run(1_000, &mut sample);
+    let requests = client.run(1_000, &mut sample);
+    assert!(requests < 30, "{requests} requests");
+    let (_, read, _) = client.selector.latencies().expect("samples");
+    assert!(read < ns(2_400), "{read:?}");
+}
+
+#[test]
+fn when_outliers_are_the_rule_the_history_is_dropped() {
+    let mut client = Client::new(SelectorOptions::default(), 1);
+    client.run(1_000, || (9_000, 2_000));
+    // READs take 40,000 from now on: 51 samples, of those timed, then a new start.
+    client.run(100, || (9_000, 40_000));
+    assert_eq!(client.selector.preferred(1.0), Some(Choice::Request));
+    assert!(client.run(1_000, || (9_000, 40_000)) > 970);
+}
+
+#[test]
+fn after_idling_nothing_is_known() {
+    let mut client = Client::new(SelectorOptions::default(), 1);
+    client.run(100, || (9_000, 2_000));
+    client.now += Duration::from_millis(2_900);
+    client.run(1, || (9_000, 2_000));
+    assert!(client.selector.preferred(1.0).is_some());
+    client.now += Duration::from_secs(3);
+    client.run(1, || (9_000, 2_000));
+    assert_eq!(client.selector.preferred(1.0), None);
+    assert_eq!(client.run(15, || (2_500, 2_600)), 8);
+}
+
+#[test]
+fn sums_are_exact_after_a_million_samples() {
+    let mut window = window::Window::new(100, 1e9);
+    for number in 0..1_000_000_u64 {
+        window.add(if number % 1_000 == 0 { 3e9 } else { (number % 500) as f32 });
+    }
+    for _ in 0..100 {
+        window.add(250.25);
+    }
+    assert_eq!(window.average(), 250.25);
+}
+
+#[test]
+fn reads_of_a_lookup_are_learned() {
+    let mut selector = Selector::new(SelectorOptions::default(), 1);
+    for number in 0..1_000 {
+        selector.measured(ns(number), Choice::OneSided, ns(4_000), 1 + (number % 2) as u32);
+    }
+    assert!((selector.reads_expected() - 1.5).abs() < 0.02);
+    selector.measured(ns(1_000), Choice::OneSided, ns(10), 0);
+    assert_eq!(selector.latencies(), None);
+}

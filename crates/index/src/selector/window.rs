@@ -1,0 +1,116 @@
+//! The last samples of one way, their average and their deviation.
+//!
+//! Samples are whole sixteenths of a nanosecond, and so are their sums: what was added is taken away
+//! again exactly, however many samples have passed.
+
+/// Parts of a nanosecond: a READ that is one of a batch may take a few nanoseconds.
+const PARTS: f32 = 16.0;
+/// 4 s, in parts. The square of a sample has 72 bits then, and the sum of 2^32 squares fits 128.
+const SAMPLE_MAX: f32 = 4e9 * PARTS;
+/// Samples, before one can be called an outlier: of fewer the deviation says little.
+const JUDGED_MIN: usize = 8;
+/// The least deviation, as a part of the average. Without one, where all samples so far were the
+/// same every other would be an outlier.
+const DEVIATION_MIN: f64 = 0.01;
+
+/// The last samples.
+#[derive(Debug)]
+pub(super) struct Window {
+    ring: Box<[u64]>,
+    len: usize,
+    next: usize,
+    sum: u64,
+    squares: u128,
+    /// In nanoseconds.
+    average: f32,
+    outlier_deviations: f64,
+    /// Of the last samples, outliers among them: whether each was discarded, and how many were.
+    discards: Box<[bool]>,
+    discards_next: usize,
+    discarded: usize,
+}
+
+impl Window {
+    pub(super) fn new(samples: usize, outlier_deviations: f32) -> Self {
+        Self {
+            ring: vec![0; samples.max(1)].into(),
+            len: 0,
+            next: 0,
+            sum: 0,
+            squares: 0,
+            average: 0.0,
+            outlier_deviations: f64::from(outlier_deviations),
+            discards: vec![false; samples.max(1)].into(),
+            discards_next: 0,
+            discarded: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// In nanoseconds.
+    #[inline]
+    pub(super) fn average(&self) -> f32 {
+        self.average
+    }
+
+    /// Adds a sample, unless it is an outlier. Says which.
+    pub(super) fn add(&mut self, nanoseconds: f32) -> bool {
+        let sample = (nanoseconds.max(0.0) * PARTS).min(SAMPLE_MAX) as u64;
+        let is_outlier = self.is_outlier(sample);
+        let oldest = std::mem::replace(&mut self.discards[self.discards_next], is_outlier);
+        self.discards_next = after(self.discards_next, self.discards.len());
+        self.discarded = self.discarded + usize::from(is_outlier) - usize::from(oldest);
+        if is_outlier {
+            return false;
+        }
+        if self.len == self.ring.len() {
+            let oldest = self.ring[self.next];
+            self.sum -= oldest;
+            self.squares -= u128::from(oldest) * u128::from(oldest);
+        } else {
+            self.len += 1;
+        }
+        self.ring[self.next] = sample;
+        self.next = after(self.next, self.ring.len());
+        self.sum += sample;
+        self.squares += u128::from(sample) * u128::from(sample);
+        self.average = (self.sum as f64 / self.len as f64) as f32 / PARTS;
+        true
+    }
+
+    fn is_outlier(&self, sample: u64) -> bool {
+        if self.len < JUDGED_MIN {
+            return false;
+        }
+        let one_of = 1.0 / self.len as f64;
+        let average = self.sum as f64 * one_of;
+        // In two halves: a conversion of 128 bits at once is a call.
+        let squares = (self.squares >> 64) as u64 as f64 * 2_f64.powi(64) + self.squares as u64 as f64;
+        let least = (average * DEVIATION_MIN).max(f64::from(PARTS));
+        let variance = (squares * one_of - average * average).max(least * least);
+        let off = sample as f64 - average;
+        off * off >= self.outlier_deviations * self.outlier_deviations * variance
+    }
+
+    /// Of as many samples as count, more were discarded than kept: it is those kept that no longer
+    /// hold.
+    pub(super) fn is_out_of_date(&self) -> bool {
+        2 * self.discarded > self.discards.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.len, self.next, self.sum, self.squares, self.average) = (0, 0, 0, 0, 0.0);
+        self.discards.fill(false);
+        self.discarded = 0;
+    }
+}
+
+/// The place after this one, in a ring.
+#[inline]
+fn after(at: usize, len: usize) -> usize {
+    if at + 1 == len { 0 } else { at + 1 }
+}
