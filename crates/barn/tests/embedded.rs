@@ -44,9 +44,9 @@ fn a_conflict_is_told_and_a_run_again_goes_through() {
     let barn = Barn::embedded().unwrap();
     let number = barn.new(&1u64).unwrap();
     let mut slow = barn.begin();
-    let seen = slow.get(number).unwrap();
+    let seen = slow.load(number).unwrap();
     barn.store(number, &10).unwrap();
-    slow.set(number, &(seen + 1)).unwrap();
+    slow.store(number, &(seen + 1)).unwrap();
     let refused = slow.commit();
     assert!(matches!(refused, Err(Error::Commit(CommitError::Conflict { .. }))), "{refused:?}");
     let mut runs = 0;

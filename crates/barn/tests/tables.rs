@@ -187,7 +187,7 @@ fn transactions_fill_a_table_until_it_grows() {
     let barn = Barn::embedded_with(config()).unwrap();
     let small = TableOptions { capacity: 1, inline_bytes: 8, ..TableOptions::default() };
     let table = barn.create_table("small", small, 0).unwrap();
-    for group in 0..400u32 {
+    for group in 0..900u32 {
         barn.transaction(|tx| {
             for number in 0..10 {
                 let key = (group * 10 + number).to_le_bytes();
@@ -197,11 +197,11 @@ fn transactions_fill_a_table_until_it_grows() {
         })
         .unwrap();
     }
-    for number in 0..4000u32 {
+    for number in 0..9000u32 {
         assert_eq!(table.get(&number.to_le_bytes()).unwrap().unwrap(), (number % 10).to_le_bytes());
     }
     let stats = table.stats().unwrap().shards;
-    assert_eq!(stats.keys, 4000, "transactions' keys are counted");
+    assert_eq!(stats.keys, 9000, "transactions' keys are counted");
     assert!(stats.grown > 0);
 }
 

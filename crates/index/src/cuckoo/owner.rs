@@ -160,7 +160,7 @@ impl Owner {
         heap: &mut Heap,
         key: Key<'_>,
         found: &mut Found,
-        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+        decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, Refused> {
         let at = self.find(key, found)?;
         let version = match decide(at.map(|_| &*found)) {
@@ -195,7 +195,7 @@ impl Shard for Owner {
         &mut self,
         heap: &mut Heap,
         key: Key<'_>,
-        decide: &mut dyn FnMut(Option<&Found>) -> Decision<'v>,
+        decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, Refused> {
         let mut found = std::mem::take(&mut self.found);
         let changed = self.change(heap, key, &mut found, decide);

@@ -8,6 +8,7 @@
 use super::Trouble;
 use super::entry::Entry;
 use super::table::{Table, WAYS, places};
+use barn_layout::planted;
 
 /// The places looked at before the table is called full: with 512, tables end at a load of 0.88.
 const LOOKED_AT_MAX: usize = 4096;
@@ -58,17 +59,16 @@ impl Search {
         if moves > 0 {
             table.begin_moves()?;
         }
-        #[cfg(not(barn_plant = "cuckoo_moves_from_the_front"))]
-        self.walk_from_end(table, hash, entry)?;
-        #[cfg(barn_plant = "cuckoo_moves_from_the_front")]
-        self.walk_from_front(table, hash, entry)?;
+        match planted("cuckoo_moves_from_the_front") {
+            false => self.walk_from_end(table, hash, entry)?,
+            true => self.walk_from_front(table, hash, entry)?,
+        }
         if moves > 0 {
             table.end_moves()?;
         }
         Ok(moves)
     }
 
-    #[cfg(not(barn_plant = "cuckoo_moves_from_the_front"))]
     fn walk_from_end(&self, table: &mut Table, hash: u64, entry: &Entry) -> Result<(), Trouble> {
         for step in self.path.windows(2) {
             let [to, from] = [step[0], step[1]];
@@ -84,7 +84,7 @@ impl Search {
         Ok(())
     }
 
-    #[cfg(barn_plant = "cuckoo_moves_from_the_front")]
+    /// What must not be done: a key is nowhere for a while.
     fn walk_from_front(&self, table: &mut Table, hash: u64, entry: &Entry) -> Result<(), Trouble> {
         let (mut hash, mut entry) = (hash, *entry);
         for place in self.path.iter().rev() {

@@ -24,6 +24,9 @@ const FILL_MAX: f64 = 0.96;
 const OVERFLOW_WANTED: f64 = 0.025;
 /// ... and again when the keys have grown by this part since.
 const RESEED_STEP: f64 = 0.02;
+/// A split that failed for want of memory costs as much as one that did not: so many changes later it is
+/// tried again.
+const SPLIT_PATIENCE: u32 = 200;
 /// Segments that are made at a time ahead of their use: about 30 µs each.
 const MADE_AHEAD: usize = 4;
 
@@ -34,6 +37,8 @@ struct Known {
     counted: Counted,
     /// The keys when another seed was last looked for.
     reseeded_at: u32,
+    /// How often it is not tried to split it, after that has failed.
+    patience: u32,
 }
 
 /// What a segment holds.
@@ -106,7 +111,12 @@ impl Owner {
 
     /// Takes a segment in.
     fn adopt(&mut self, built: &rebuild::Built) -> u32 {
-        let known = Known { segment: built.segment, counted: built.counted, reseeded_at: built.counted.keys };
+        let known = Known {
+            segment: built.segment,
+            counted: built.counted,
+            reseeded_at: built.counted.keys,
+            patience: 0,
+        };
         self.stats.slots += self.shape.segment_slots() as u64;
         let number = match self.free.pop() {
             Some(number) => {
@@ -212,6 +222,21 @@ impl Owner {
         Ok(())
     }
 
+    /// Splits a segment; where that has failed, it is not tried again at once.
+    fn split(&mut self, heap: &mut Heap, number: u32, hash: u64) -> Result<(), Failure> {
+        if let Some(known) = self.segments.get_mut(number as usize)
+            && known.patience > 0
+        {
+            known.patience -= 1;
+            return Err(Failure::Full("the node's memory is used up, so that the table cannot grow".into()));
+        }
+        let split = self.rebuild(heap, hash, true);
+        if let (Err(Failure::Full(_)), Some(known)) = (&split, self.segments.get_mut(number as usize)) {
+            known.patience = SPLIT_PATIENCE;
+        }
+        split
+    }
+
     /// Counts what a change did, and looks after the segment that it changed.
     fn account(&mut self, heap: &mut Heap, number: u32, hash: u64, effect: Effect, memory: i64) {
         self.stats.updates += u64::from(effect.stored);
@@ -237,7 +262,7 @@ impl Owner {
         let Known { counted: Counted { keys, overflowed, .. }, reseeded_at, .. } = *known;
         if f64::from(keys) > self.shape.segment_slots() as f64 * FILL_MAX {
             // Without memory to split, the overflow blocks have room for a while.
-            let _ = self.rebuild(heap, hash, true);
+            let _ = self.split(heap, number, hash);
         } else if f64::from(overflowed) > f64::from(keys) * OVERFLOW_WANTED
             && f64::from(keys) > f64::from(reseeded_at) * (1.0 + RESEED_STEP)
         {
@@ -334,7 +359,7 @@ impl Shard for Owner {
                 }
                 Err(Failure::Crowded) => {
                     local.abandon();
-                    self.rebuild(heap, key.hash, true).map_err(refused)?;
+                    self.split(heap, number, key.hash).map_err(refused)?;
                 }
                 Err(failure) => {
                     local.abandon();
@@ -457,7 +482,8 @@ impl Shard for Owner {
     fn grow(&mut self, heap: &mut Heap, query: &[u8]) {
         if let Some(hash) = query.first_chunk() {
             // Whoever asked finds out by trying again.
-            let _ = self.rebuild(heap, u64::from_le_bytes(*hash), true);
+            let hash = u64::from_le_bytes(*hash);
+            let _ = self.split(heap, self.directory.get(hash), hash);
         }
     }
 

@@ -6,7 +6,7 @@ use super::read::Operation;
 use super::table::Table;
 use super::{Client, ClientStats};
 use crate::error::{Broken, ClientError};
-use barn_cluster::{MemberId, Refusal, Response};
+use barn_cluster::{AskError, MemberId, Refusal, Response};
 use barn_fabric::RemoteRegion;
 use barn_layout::RegionId;
 use std::fmt;
@@ -147,9 +147,10 @@ impl Client {
             let method = inner.environment.configuration_method;
             match barn_cluster::ask(&node.connection, method, request).await {
                 // Another coordinates, or none can at the moment.
-                Ok(Response::Refused(refusal @ Refusal::Unavailable { .. })) => {
+                Err(AskError::Refused(refusal @ Refusal::Unavailable { .. })) => {
                     answered = Ok(Response::Refused(refusal));
                 }
+                Err(AskError::Refused(refusal)) => return Ok(Response::Refused(refusal)),
                 Ok(response) => {
                     self.install(&response);
                     return Ok(response);
