@@ -5,7 +5,7 @@ use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, 
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
 use barn_heap::Usage;
-use barn_index::node::{Surroundings, Tables};
+use barn_index::node::{Now, Surroundings, Tables};
 use barn_index::wire as table_wire;
 use barn_transaction::participant::{Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
@@ -120,13 +120,16 @@ impl NodeService {
                 .refuse("this node has lost its place in the cluster and serves nobody until it is back");
         };
         // The coordinator's own node knows of a new table before anybody else does.
-        let known = directory.configuration();
+        let known;
         let configuration = match coordinator {
             Some(coordinator) => coordinator.configuration(),
-            None => &known,
+            None => {
+                known = directory.configuration();
+                &*known
+            }
         };
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let node = Surroundings { heap, configuration, member, now_ms: now.as_millis() as u64, changed };
+        let now = Now::default();
+        let node = Surroundings { heap, configuration, member, now: &now, changed };
         answer.clear();
         match tables.handle(node, request.method, request.body, answer) {
             Ok(()) => reply.done(answer),

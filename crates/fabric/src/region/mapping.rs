@@ -10,6 +10,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+/// How much is faulted in at once: about 10 ms of work.
+const POPULATED_AT_ONCE: usize = 16 << 20;
+
 /// Alignment of a mapping that may use huge pages.
 pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -97,8 +100,14 @@ impl Mapping {
     /// Faults every page in now, so that a lack of memory is an error and not a signal.
     pub(super) fn populate(&self, writable: bool) -> Result<(), Errno> {
         let advice = if writable { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
-        // SAFETY: the range is ours; populating faults pages in and changes no byte.
-        unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, advice) }
+        // In pieces: the kernel holds the process's address space meanwhile, and other threads, which
+        // have leases to renew, may have to wait for it.
+        for start in (0..self.bytes).step_by(POPULATED_AT_ONCE) {
+            let bytes = POPULATED_AT_ONCE.min(self.bytes - start);
+            // SAFETY: the range is ours; populating faults pages in and changes no byte.
+            unsafe { rustix::mm::madvise(self.base.as_ptr().byte_add(start), bytes, advice) }?;
+        }
+        Ok(())
     }
 }
 

@@ -4,10 +4,11 @@ use super::run::{Floor, Run};
 use super::{Heap, Slot};
 use crate::error::ObjectError;
 use crate::object::{HEADER_BYTES, Header, publish};
+use barn_fabric::Words;
 use barn_fabric::region::{Ordering, fence};
-use barn_layout::Address;
 use barn_layout::heap::Purpose;
 use barn_layout::object::{LockMode, VersionWord};
+use barn_layout::{Address, RegionId};
 
 impl Heap {
     /// Makes a reserved slot an object, visible at once; gives its version.
@@ -45,6 +46,12 @@ impl Heap {
     pub fn capacity(&self, address: Address) -> Result<usize, ObjectError> {
         let slot = self.locate(address)?;
         Ok(self.runs[slot.run].size.slot_bytes - HEADER_BYTES)
+    }
+
+    /// A region's words, for whoever looks at objects in ways of its own.
+    #[inline]
+    pub fn words(&self, region: RegionId) -> Option<&Words> {
+        self.by_id.get(&region).map(|at| &self.regions[*at as usize].words)
     }
 
     /// What the object at this place is for.

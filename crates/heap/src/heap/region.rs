@@ -114,6 +114,11 @@ impl Region {
         self.runs[first..first + blocks].fill(run);
     }
 
+    /// How many blocks are nobody's.
+    pub(super) fn free_blocks(&self) -> usize {
+        self.runs.iter().skip(1).filter(|run| **run == NONE).count()
+    }
+
     /// The first of `blocks` free blocks in a row. Single blocks come from the low end and longer
     /// runs from the high end, so that the one does not cut up the other's room.
     pub(super) fn find_free(&self, blocks: usize) -> Option<usize> {

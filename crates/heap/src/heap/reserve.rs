@@ -11,7 +11,7 @@ use crate::object::{HEADER_BYTES, publish};
 use crate::size_class::Size;
 use barn_fabric::Words;
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
-use barn_layout::{Address, planted};
+use barn_layout::{Address, RegionId, planted};
 
 /// A slot that is nobody's object yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ impl Heap {
         count: usize,
         purpose: Purpose,
     ) -> Result<ReservedArray, AllocError> {
-        let mut array = self.reserve_array(bytes, count, None, purpose)?;
+        let hint = self.roomy_region().map(|region| Address::new(region, BLOCK_BYTES as u32));
+        let mut array = self.reserve_array(bytes, count, hint, purpose)?;
         let wanted = Size::for_object(bytes).map(|size| size.slot_bytes);
         let incarnation = array.slots.iter().map(|slot| slot.incarnation).max().unwrap_or(0);
         for slot in &mut array.slots {
@@ -107,6 +108,14 @@ impl Heap {
             return Err(AllocError::TooLarge { bytes, count });
         }
         Ok(array)
+    }
+
+    /// A region in which what is put now leaves room for what belongs to it later: the first of which
+    /// more than a sixteenth is free; if there is none, the one with the most.
+    fn roomy_region(&self) -> Option<RegionId> {
+        let roomy = self.regions.iter().find(|region| region.free_blocks() > region.blocks() / 16);
+        let most = || self.regions.iter().max_by_key(|region| region.free_blocks());
+        roomy.or_else(most).map(|region| region.id)
     }
 
     /// Takes memory that holds no object: whoever takes it keeps its bytes in a shape of its own, which

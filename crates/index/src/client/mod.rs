@@ -1,6 +1,7 @@
 //! A client's side of tables: one interface for all kinds.
 
 mod batch;
+mod buffers;
 mod catalogue;
 pub(crate) mod memory;
 mod read;

@@ -1,5 +1,6 @@
 //! Looking keys up.
 
+use super::buffers::Buffers;
 use super::memory::Unreadable;
 use super::table::{Counts, ShardLink, Table, Way};
 use crate::error::TableError;
@@ -110,13 +111,14 @@ impl Table {
         found: &mut Found,
     ) -> Result<bool, TableError> {
         Counts::add(&self.inner.counts.requests, 1);
-        let (mut message, mut answer) = (Vec::new(), Vec::new());
-        wire::begin(&mut message, shard.part.table, shard.part.shard, 1);
-        wire::add_key(&mut message, key.bytes);
+        let mut buffers = Buffers::take();
+        let Buffers { message, answer } = &mut buffers;
+        wire::begin(message, shard.part.table, shard.part.shard, 1);
+        wire::add_key(message, key.bytes);
         let mut waits = None;
         let mut lost = 0;
         loop {
-            match self.ask(shard, Method::Get, &message, &mut answer).await {
+            match self.ask(shard, Method::Get, message, answer).await {
                 Ok(()) => {}
                 Err(TableError::Client(ClientError::SessionLost)) if lost < 2 => {
                     lost += 1;

@@ -1,5 +1,6 @@
 //! Changing keys: always by the node that holds them.
 
+use super::buffers::Buffers;
 use super::read::{malformed, said_no};
 use super::table::Table;
 use crate::error::TableError;
@@ -121,13 +122,13 @@ impl Table {
         let key = self.key(update.key)?;
         self.check_value(update.value)?;
         let shard = self.shard(key);
-        let mut message = Vec::with_capacity(64 + update.key.len() + update.value.len());
-        wire::begin(&mut message, shard.part.table, shard.part.shard, 1);
-        wire::add_update(&mut message, &update);
-        let mut answer = Vec::new();
+        let mut buffers = Buffers::take();
+        let Buffers { message, answer } = &mut buffers;
+        wire::begin(message, shard.part.table, shard.part.shard, 1);
+        wire::add_update(message, &update);
         let mut waits = None;
         loop {
-            self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;
+            self.ask(shard, Method::Update, message, answer).await.map_err(sent)?;
             let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
             match judge(said.outcome.get(), value)? {
                 Outcome::Again => {

@@ -132,7 +132,8 @@ impl Store for Local<'_> {
         let header = self.heap.header(place.address).map_err(|error| failure(&error))?;
         if same_region && place.address.region() != near.region() {
             let _ = self.heap.release(place.address);
-            return Err(Failure::Full("no room in the region of the bucket".into()));
+            // Elsewhere there may be: a segment that is split moves.
+            return Err(Failure::Crowded);
         }
         self.memory += self.slot_bytes(pointer);
         self.writes.push((pointer, Write::Create(None)));

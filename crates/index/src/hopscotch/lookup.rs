@@ -7,11 +7,9 @@
 //! A key that is found in a whole bucket is there. One that is in neither was in none of them at one
 //! moment, if the two belong together: that is what the joint version says.
 
-use super::bucket::{
-    self, CONTROL_BYTES, Control, Entry, HEAD_BYTES, OUTSIDE_HEAD_BYTES, Outside, Slots, entry_version,
-    slots_at, tag,
-};
+use super::bucket::{self, Entry, OUTSIDE_HEAD_BYTES, Outside, Slots, entry_version, tag};
 use super::directory::{Directory, Excerpt, Segment};
+use super::in_place::{Bucket, Place, SLOT_BYTES_MAX, SLOTS_MAX};
 use super::shape::Shape;
 use crate::client::memory::{Memory, Unreadable};
 use crate::key::{Found, Key, Looked};
@@ -19,41 +17,17 @@ use crate::node::Part;
 use crate::options::TableOptions;
 use crate::wire::Malformed;
 use barn_fabric::Words;
-use barn_fabric::region::{AccessError, Ordering, fence};
-use barn_heap::object::{Header, read_bytes};
+use barn_fabric::region::AccessError;
+use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
-use barn_layout::object::{LockMode, VersionWord};
 use barn_layout::{Address, RegionId, planted};
 use barn_transaction::Pointer;
-
-/// The most slots of a bucket: H = 16.
-const SLOTS_MAX: usize = 8;
-/// Words of a bucket's head and its control words.
-const HEAD_WORDS_MAX: usize = slots_at(HEAD_BYTES, SLOTS_MAX) / 8;
-/// The longest slot.
-const SLOT_BYTES_MAX: usize = 384;
 
 /// What a client knows of a shard's memory.
 #[derive(Clone, Debug)]
 pub struct Roots {
     shape: Shape,
     directory: Directory<Segment>,
-}
-
-/// What a look at one bucket in place found.
-enum Bucket {
-    /// The key, whose value is in `found`.
-    Found,
-    /// The key may be there, in an object of its own.
-    Outside(Pointer, u64),
-    /// Not the key; the bucket's joint versions and overflow block.
-    Not {
-        back: u16,
-        forward: u16,
-        chain: Option<bucket::Chain>,
-    },
-    Unsettled,
-    Stale,
 }
 
 fn nowhere(_: AccessError) -> Unreadable {
@@ -131,8 +105,10 @@ impl Roots {
     ) -> Result<Looked, Unreadable> {
         let home = self.shape.home(key.hash, segment.seed);
         let (mut joint, mut chained) = (0, None);
+        Place { words, segment, index: home }.prefetch_all(&self.shape);
         for index in [home, home + 1] {
-            match self.bucket_in_place(words, segment, index, key, found)? {
+            let place = Place { words, segment, index };
+            match place.look(&self.shape, key, found).map_err(nowhere)? {
                 Bucket::Found => return Ok(Looked::Found),
                 Bucket::Unsettled => return Ok(Looked::Unsettled),
                 Bucket::Stale => return Ok(Looked::Stale),
@@ -163,84 +139,6 @@ impl Roots {
                 self.look_in_chain(memory, chain.pointer(bucket, &self.shape), key, found, reads).await
             }
         }
-    }
-
-    /// Looks at one bucket of mapped memory.
-    #[inline]
-    fn bucket_in_place(
-        &self,
-        words: &Words,
-        segment: Segment,
-        index: usize,
-        key: Key<'_>,
-        found: &mut Found,
-    ) -> Result<Bucket, Unreadable> {
-        let Shape { slots, slot_bytes, .. } = self.shape;
-        let at = segment.offset(index, &self.shape);
-        // SYNC: Acquire, pairs with the Release store of an object's version: whoever sees the version
-        // sees all of its bytes.
-        let before = words.load_word(at, Ordering::Acquire).map_err(nowhere)?;
-        let mut head = [0u64; 3 + HEAD_WORDS_MAX];
-        let head = &mut head[..HEADER_BYTES / 8 + slots_at(HEAD_BYTES, slots) / 8];
-        words.load_words(at, head).map_err(nowhere)?;
-        let header = Header::from_words(before, head[1]);
-        if !header.allocated || header.incarnation != segment.incarnation {
-            return Ok(Bucket::Stale);
-        }
-        if header.word.mode() == LockMode::Exclusive {
-            return Ok(Bucket::Unsettled);
-        }
-        let version = header.word.version();
-        // SYNC: Acquire, pairs with the Release fence after an object is closed: whoever saw a new byte
-        // sees, when it looks at the version again, that it is closed or newer.
-        let settled = || -> Result<bool, Unreadable> {
-            fence(Ordering::Acquire);
-            // ORDER: Relaxed: the fence orders it.
-            let after = VersionWord(words.load_word(at, Ordering::Relaxed).map_err(nowhere)?);
-            Ok(after.version() == version && after.mode() != LockMode::Exclusive)
-        };
-        let tag = tag(key.hash);
-        for slot in 0..slots {
-            let control = control_of(&head[HEADER_BYTES / 8..], slot);
-            if control.tag() != tag || control.slot_bytes() > slot_bytes {
-                continue;
-            }
-            let mut bytes = [0; SLOT_BYTES_MAX];
-            let bytes = &mut bytes[..control.slot_bytes().next_multiple_of(8)];
-            let from = at + (HEADER_BYTES + slots_at(HEAD_BYTES, slots) + slot * slot_bytes) as u64;
-            words.load(from, bytes).map_err(nowhere)?;
-            match Entry::parse(control, bytes) {
-                Some(Entry::Inline { key: stored, value, expires }) if stored == key.bytes => {
-                    if !settled()? {
-                        return Ok(Bucket::Unsettled);
-                    }
-                    found.value.clear();
-                    found.value.extend_from_slice(value);
-                    found.expires = expires;
-                    found.version =
-                        entry_version(segment.bucket(index, &self.shape).address, version, control);
-                    return Ok(Bucket::Found);
-                }
-                Some(Entry::Outside { pointer, hash }) if hash == key.hash => {
-                    let address = segment.bucket(index, &self.shape).address;
-                    return Ok(match settled()? {
-                        true => Bucket::Outside(pointer, entry_version(address, version, control)),
-                        false => Bucket::Unsettled,
-                    });
-                }
-                _ => {}
-            }
-        }
-        if !settled()? {
-            return Ok(Bucket::Unsettled);
-        }
-        let joints = head[HEADER_BYTES / 8];
-        let chain = joints >> 32 | head[HEADER_BYTES / 8 + 1] << 32;
-        Ok(Bucket::Not {
-            back: joints as u16,
-            forward: (joints >> 16) as u16,
-            chain: bucket::Chain::from_bits(chain),
-        })
     }
 
     /// Reads both buckets at once, and looks at every slot.
@@ -389,7 +287,8 @@ impl Roots {
         reads: &mut u64,
     ) -> Result<(), Unreadable> {
         const GROUP: usize = 32;
-        let mut regions: [Option<RegionId>; 8] = [None; 8];
+        // All of a shard's regions are one node's, so that one of them speaks for all.
+        let mut read = None;
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let start = group * GROUP;
             let mut places = [None; GROUP];
@@ -401,29 +300,30 @@ impl Roots {
                     Some((_, words)) => words,
                     None => {
                         let words = memory.mapped(region).ok_or(Unreadable::Closed(region))?;
-                        note(&mut regions, region);
+                        read = Some(region);
                         last = Some((region, words));
                         words
                     }
                 };
                 let home = self.shape.home(key.hash, segment.seed);
-                words.prefetch(segment.offset(home, &self.shape), 64);
-                *place = Some((segment, words, home));
+                let home = Place { words, segment, index: home };
+                home.prefetch(&self.shape);
+                *place = Some(home);
             }
             let mut elsewhere = 0u64;
             for (at, (place, key)) in places.iter().zip(keys).enumerate() {
-                if let Some((segment, words, home)) = place
-                    && !self.prefetch_slot(words, *segment, *home, *key)
+                if let Some(home) = place
+                    && !home.prefetch_slot(&self.shape, *key)
                 {
-                    words.prefetch(segment.offset(home + 1, &self.shape), 64);
+                    home.next().prefetch(&self.shape);
                     elsewhere |= 1 << at;
                 }
             }
             while elsewhere != 0 {
                 let at = elsewhere.trailing_zeros() as usize;
                 elsewhere &= elsewhere - 1;
-                if let Some((segment, words, home)) = places[at] {
-                    self.prefetch_slot(words, segment, home + 1, keys[at]);
+                if let Some(home) = places[at] {
+                    home.next().prefetch_slot(&self.shape, keys[at]);
                 }
             }
             for (at, (place, key)) in places.iter().zip(keys).enumerate() {
@@ -431,85 +331,11 @@ impl Roots {
                 let found = &mut found[start + at];
                 *reads += 1;
                 *looked = match place {
-                    Some((segment, words, home)) => self.look_once(words, *segment, *home, *key, found)?,
+                    Some(home) => home.look_around(&self.shape, *key, found).map_err(nowhere)?,
                     None => Looked::Stale,
                 };
             }
         }
-        for region in regions.into_iter().flatten() {
-            memory.believe(region)?;
-        }
-        Ok(())
-    }
-
-    /// Asks for the slot that probably holds the key; false if none does.
-    #[inline]
-    fn prefetch_slot(&self, words: &Words, segment: Segment, index: usize, key: Key<'_>) -> bool {
-        let Shape { slots, slot_bytes, .. } = self.shape;
-        let at = segment.offset(index, &self.shape) + HEADER_BYTES as u64;
-        let mut head = [0u64; HEAD_WORDS_MAX];
-        let head = &mut head[..slots_at(HEAD_BYTES, slots) / 8];
-        if words.load_words(at, head).is_err() {
-            return false;
-        }
-        let tag = tag(key.hash);
-        for slot in 0..slots {
-            if control_of(head, slot).tag() == tag {
-                let from = at + (slots_at(HEAD_BYTES, slots) + slot * slot_bytes) as u64;
-                words.prefetch(from, slot_bytes);
-                return true;
-            }
-        }
-        false
-    }
-
-    #[inline]
-    fn look_once(
-        &self,
-        words: &Words,
-        segment: Segment,
-        home: usize,
-        key: Key<'_>,
-        found: &mut Found,
-    ) -> Result<Looked, Unreadable> {
-        let mut joint = 0;
-        for index in [home, home + 1] {
-            match self.bucket_in_place(words, segment, index, key, found)? {
-                Bucket::Found => return Ok(Looked::Found),
-                Bucket::Stale => return Ok(Looked::Stale),
-                Bucket::Not { forward, chain: None, .. } if index == home => joint = forward,
-                Bucket::Not { back, .. } if index != home && back == joint => return Ok(Looked::Absent),
-                Bucket::Not { chain: Some(_), .. } if index == home => {
-                    // It may still be in the next bucket; absence is for the slow way to say.
-                    return Ok(match self.bucket_in_place(words, segment, home + 1, key, found)? {
-                        Bucket::Found => Looked::Found,
-                        _ => Looked::Unsettled,
-                    });
-                }
-                _ => return Ok(Looked::Unsettled),
-            }
-        }
-        Ok(Looked::Unsettled)
-    }
-}
-
-/// The control word of a slot, out of the words of a bucket's body.
-#[inline]
-fn control_of(body: &[u64], slot: usize) -> Control {
-    let at = HEAD_BYTES + slot * CONTROL_BYTES;
-    Control((body[at / 8] >> (at % 8 * 8)) as u32)
-}
-
-/// Remembers a region, once.
-fn note(regions: &mut [Option<RegionId>; 8], region: RegionId) {
-    for known in regions {
-        match known {
-            Some(known) if *known == region => return,
-            Some(_) => {}
-            None => {
-                *known = Some(region);
-                return;
-            }
-        }
+        read.map_or(Ok(()), |region| memory.believe(region))
     }
 }

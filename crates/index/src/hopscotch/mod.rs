@@ -13,6 +13,7 @@ mod bucket;
 mod change;
 mod directory;
 mod figures;
+mod in_place;
 mod local;
 mod lookup;
 mod owner;

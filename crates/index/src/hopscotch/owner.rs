@@ -3,17 +3,17 @@
 use super::bucket::{self, Entry, Outside, Slots, entry_version};
 use super::change::{Effect, Failure, Work};
 use super::directory::{Directory, Excerpt, Segment};
+use super::in_place::Place;
 use super::local::{Local, Peek, finish};
 use super::rebuild::{self, Moving};
 use super::shape::Shape;
 use crate::error::Refused;
 use crate::hash::scale;
-use crate::key::{Found, Key};
+use crate::key::{Found, Key, Looked};
 use crate::node::{Decision, Part, Shard, ShardStats};
 use crate::options::TableOptions;
 use barn_heap::{AllocError, Heap};
 use barn_layout::Address;
-use barn_transaction::Pointer;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A table is made for its capacity at this part of its slots: FaRM's figures are for it.
@@ -98,6 +98,13 @@ impl Owner {
         // At least one, so that a node without room says so at once.
         owner.make_segment(heap, 0).map_err(|error| refused(Failure::Full(error.to_string())))?;
         Ok(owner)
+    }
+
+    /// A key's home.
+    #[inline]
+    fn home<'a>(&self, heap: &'a Heap, segment: Segment, key: Key<'_>) -> Option<Place<'a>> {
+        let words = heap.words(segment.address.region())?;
+        Some(Place { words, segment, index: self.shape.home(key.hash, segment.seed) })
     }
 
     /// Makes the segment of a place that has none.
@@ -329,6 +336,17 @@ impl Shard for Owner {
     fn get(&mut self, heap: &Heap, key: Key<'_>, found: &mut Found) -> Result<bool, Refused> {
         self.stats.gets += 1;
         let Some(known) = self.segments.get(self.directory.get(key.hash) as usize) else { return Ok(false) };
+        if let Some(home) = self.home(heap, known.segment, key) {
+            match home.look_around(&self.shape, key, found) {
+                Ok(Looked::Found) => {
+                    self.stats.hits += 1;
+                    return Ok(true);
+                }
+                Ok(Looked::Absent) => return Ok(false),
+                // An overflow block, a long entry, a lock: the slower way tells.
+                _ => {}
+            }
+        }
         let mut store = Peek(heap);
         let work = Work::new(&mut store, known.segment, &self.shape, self.seed);
         let there = finish(work.get(key, found)).map_err(refused)?;
@@ -451,10 +469,19 @@ impl Shard for Owner {
     }
 
     fn prefetch(&self, heap: &Heap, key: Key<'_>) {
-        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize) {
-            let home = self.shape.home(key.hash, known.segment.seed);
-            let Pointer { address, bytes, .. } = known.segment.bucket(home, &self.shape);
-            heap.prefetch_to_read(address, bytes as usize);
+        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
+            && let Some(home) = self.home(heap, known.segment, key)
+        {
+            home.prefetch(&self.shape);
+        }
+    }
+
+    fn prefetch_more(&self, heap: &Heap, key: Key<'_>) {
+        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
+            && let Some(home) = self.home(heap, known.segment, key)
+            && !home.prefetch_slot(&self.shape, key)
+        {
+            home.next().prefetch_all(&self.shape);
         }
     }
 

@@ -22,14 +22,19 @@ use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::table::{
     CURSOR_END, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
 };
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 use zerocopy::IntoBytes;
 
 /// Starts the refusal of a request about a table that the node has not heard of: ask again.
 pub const NOT_YET: &str = "not yet: ";
 /// Starts the refusal of a request about a shard that is not held here.
 pub const NOT_HERE: &str = "not here: ";
+
+/// Keys whose memory is asked for together.
+const GET_GROUP: usize = 32;
 
 /// Longer values are left out of pages.
 const PAGE_VALUE_BYTES_MAX: usize = 256 << 10;
@@ -43,7 +48,7 @@ struct Held {
 /// The shards that a node holds.
 #[derive(Default)]
 pub struct Tables {
-    shards: HashMap<(u32, u16), Held>,
+    shards: Vec<((u32, u16), Held)>,
     /// The configuration's version when dropped tables were last looked for.
     swept: u64,
     found: Found,
@@ -53,7 +58,25 @@ pub struct Tables {
 
 impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.shards.keys()).finish()
+        f.debug_set().entries(self.shards.iter().map(|(part, _)| part)).finish()
+    }
+}
+
+/// The time in milliseconds since 1970, looked at once, and only if somebody asks.
+#[derive(Debug, Default)]
+pub struct Now(OnceCell<u64>);
+
+impl Now {
+    /// A time of one's own.
+    pub fn at(ms: u64) -> Self {
+        Self(OnceCell::from(ms))
+    }
+
+    /// The time.
+    pub fn ms(&self) -> u64 {
+        *self.0.get_or_init(|| {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+        })
     }
 }
 
@@ -65,8 +88,8 @@ pub struct Surroundings<'a> {
     pub configuration: &'a Configuration,
     /// Who the node is.
     pub member: MemberId,
-    /// The time, in milliseconds since 1970.
-    pub now_ms: u64,
+    /// The time.
+    pub now: &'a Now,
     /// Objects of tables that transactions have changed.
     pub changed: Vec<Address>,
 }
@@ -89,19 +112,28 @@ impl Tables {
         let method = Method::from_bits(method).ok_or_else(|| "no such method of tables".to_string())?;
         let (header, rest) = split::<TableHeader>(body).map_err(|error| error.to_string())?;
         let (table, shard, count) = (header.table.get(), header.shard.get(), header.count.get());
-        let Surroundings { heap, configuration, member, now_ms, changed } = node;
+        let Surroundings { heap, configuration, member, now, changed } = node;
         for address in changed {
-            let _ = self.shards.values_mut().any(|held| held.shard.touched(address));
+            let _ = self.shards.iter_mut().any(|(_, held)| held.shard.touched(address));
         }
         if configuration.version > self.swept {
             self.sweep(heap, configuration);
         }
-        if !self.shards.contains_key(&(table, shard)) {
-            self.make(heap, configuration, member, table, shard)?;
+        let known = |tables: &Self| tables.shards.iter().position(|(part, _)| *part == (table, shard));
+        let at = match known(self) {
+            Some(at) => at,
+            None => {
+                self.make(heap, configuration, member, table, shard)?;
+                self.shards.len() - 1
+            }
+        };
+        // Who is asked for often is found soon.
+        if at > 0 {
+            self.shards.swap(at, at - 1);
         }
         let Self { shards, found, later, .. } = self;
-        let Some(held) = shards.get_mut(&(table, shard)) else { return Err(NOT_HERE.into()) };
-        let mut at = Request { held, found, later, heap, now_ms };
+        let held = &mut shards[at.saturating_sub(1)].1;
+        let mut at = Request { held, found, later, heap, now };
         let done = match method {
             Method::Get => at.get(count, rest, answer),
             Method::Update => at.update(count, rest, answer),
@@ -153,14 +185,14 @@ impl Tables {
             Kind::Cache => cache::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
         };
         let shard_made = made.map_err(|refused| refused.to_string())?;
-        self.shards.insert((table, shard), Held { options, shard: shard_made });
+        self.shards.push(((table, shard), Held { options, shard: shard_made }));
         Ok(())
     }
 
     /// Gives up the shards of tables that are no more.
     fn sweep(&mut self, heap: &mut Heap, configuration: &Configuration) {
         self.swept = configuration.version;
-        self.shards.retain(|(table, _), held| {
+        self.shards.retain_mut(|((table, _), held)| {
             let there = configuration.table(*table).is_some();
             if !there {
                 held.shard.clear(heap);
@@ -187,7 +219,7 @@ struct Request<'a> {
     found: &'a mut Found,
     later: &'a mut Vec<bool>,
     heap: &'a mut Heap,
-    now_ms: u64,
+    now: &'a Now,
 }
 
 fn add_answer(answer: &mut Vec<u8>, outcome: Outcome, version: u64, expires: u64, value: &[u8]) {
@@ -217,17 +249,22 @@ fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
 impl Request<'_> {
     fn get(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         let seed = self.held.options.seed;
-        if count > 1 {
-            let mut ahead = rest;
-            for _ in 0..count {
-                let key = next_key(&mut ahead)?;
-                self.held.shard.prefetch(self.heap, Key::new(seed, key));
-            }
-        }
+        let mut group = [Key { bytes: &[], hash: 0 }; GET_GROUP];
         for done in 0..count {
-            let key = Key::new(seed, next_key(&mut rest)?);
+            let at = usize::from(done) % GET_GROUP;
+            if at == 0 {
+                let keys = &mut group[..usize::from(count - done).min(GET_GROUP)];
+                for key in &mut *keys {
+                    *key = Key::new(seed, next_key(&mut rest)?);
+                }
+                if keys.len() > 1 {
+                    keys.iter().for_each(|key| self.held.shard.prefetch(self.heap, *key));
+                    keys.iter().for_each(|key| self.held.shard.prefetch_more(self.heap, *key));
+                }
+            }
+            let key = group[at];
             match self.held.shard.get(self.heap, key, self.found) {
-                Ok(true) if !self.found.is_expired(self.now_ms) => {
+                Ok(true) if self.found.expires == 0 || !self.found.is_expired(self.now.ms()) => {
                     let Found { value, version, expires } = &self.found;
                     match fits(answer, value.len(), count - done) {
                         true => add_answer(answer, Outcome::Done, *version, *expires, value),
@@ -263,7 +300,7 @@ impl Request<'_> {
                 self.heap,
                 key,
                 &update,
-                self.now_ms,
+                self.now.ms(),
                 |outcome, version, expires, value| {
                     add_answer(answer, outcome, version, expires, value);
                 },
@@ -303,7 +340,7 @@ impl Request<'_> {
         let keys_max = scan.keys_max.get().max(1);
         let start = answer.len();
         answer.extend_from_slice(&[0; TablePage::BYTES]);
-        let (mut count, now_ms) = (0, self.now_ms);
+        let (mut count, now_ms) = (0, self.now.ms());
         let end = self.held.shard.scan(self.heap, scan.cursor.get(), &mut |key, found| {
             if !found.is_expired(now_ms) {
                 // Pages stay messages: a long value is for the asker to get.

@@ -77,6 +77,11 @@ pub trait Shard: Send {
         let _ = (heap, key);
     }
 
+    /// Asks for what a `get` of this key will look at next, once that has come.
+    fn prefetch_more(&self, heap: &Heap, key: Key<'_>) {
+        let _ = (heap, key);
+    }
+
     /// A transaction has changed this object: true if it is one of the shard's.
     fn touched(&mut self, address: Address) -> bool {
         let _ = address;
