@@ -1,13 +1,20 @@
 //! Looking many keys up at once: their cache misses, or their way over the network, overlap.
 
 use super::read::{malformed, now_ms};
-use super::table::{Counts, Table, Way};
+use super::table::{Counts, ShardLink, Table, Way};
 use super::update::{batch, judge};
 use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
+use crate::selector::Choice;
 use crate::wire::{self, Method, next_answer};
 use barn_layout::table::Outcome;
 use barn_transaction::ClientError;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Keys that are hashed and looked up together.
+const GROUP: usize = 64;
 
 /// What was found for each of many keys, in memory that is used again.
 #[derive(Debug, Default)]
@@ -17,6 +24,33 @@ pub struct Answers {
     message: Vec<u8>,
     reply: Vec<u8>,
     count: usize,
+}
+
+fn is_settled(looked: Looked) -> bool {
+    matches!(looked, Looked::Found | Looked::Absent)
+}
+
+/// Drives futures together until all are done, or one has failed.
+async fn all<F: Future<Output = Result<(), TableError>>>(
+    futures: Vec<Pin<Box<F>>>,
+) -> Result<(), TableError> {
+    let mut running = futures;
+    poll_fn(|cx| {
+        let mut failed = None;
+        running.retain_mut(|future| match future.as_mut().poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(done) => {
+                failed = failed.take().or(done.err());
+                false
+            }
+        });
+        match failed {
+            Some(error) => Poll::Ready(Err(error)),
+            None if running.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 impl Answers {
@@ -68,12 +102,15 @@ impl Table {
     /// not all of the same: a transaction is for that.
     pub async fn find_many(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
         answers.prepare(keys.len());
-        if self.inner.shards.len() == 1 {
+        if self.inner.shards.len() == 1 && self.way == Way::Request {
+            keys.iter().try_for_each(|key| self.key(key).map(|_| ()))?;
+            let (places, seed): (Vec<usize>, u64) = ((0..keys.len()).collect(), self.inner.options.seed);
+            self.request_many(0, &places, |at| Key::new(seed, keys[at]), answers).await?;
+        } else if self.inner.shards.len() == 1 {
             let mut at = 0;
-            // Hashes of a group at a time: as much as is looked up together.
             while at < keys.len() {
-                let end = keys.len().min(at + 32);
-                self.find_group(0, &keys[at..end], at, answers, keys).await?;
+                let end = keys.len().min(at + GROUP);
+                self.find_group(0, &keys[at..end], at, answers).await?;
                 at = end;
             }
         } else {
@@ -98,19 +135,39 @@ impl Table {
         keys: &[&[u8]],
         first: usize,
         answers: &mut Answers,
-        _all: &[&[u8]],
     ) -> Result<(), TableError> {
-        let mut hashed = [Key { bytes: &[], hash: 0 }; 32];
+        let mut hashed = [Key { bytes: &[], hash: 0 }; GROUP];
         for (hashed, key) in hashed.iter_mut().zip(keys) {
             *hashed = self.key(key)?;
         }
         let hashed = &hashed[..keys.len()];
         let link = &self.inner.shards[shard];
         let end = first + keys.len();
-        if self.way == Way::Request {
-            let places: Vec<usize> = (first..end).collect();
-            return self.request_many(shard, &places, |at| hashed[at - first], answers).await;
+        let sent = (self.way == Way::Auto).then(|| link.batched.choose(&self.inner.client));
+        let by_request =
+            self.way == Way::Request || sent.as_ref().is_some_and(|it| it.choice == Choice::Request);
+        let done = match by_request {
+            true => {
+                let places: Vec<usize> = (first..end).collect();
+                self.request_many(shard, &places, |at| hashed[at - first], answers).await
+            }
+            false => self.look_many(link, hashed, first, answers).await,
+        };
+        if let Some(sent) = sent {
+            link.batched.done(&self.inner.client, &sent, keys.len(), 1);
         }
+        done
+    }
+
+    /// Looks up keys of one shard in its memory.
+    async fn look_many(
+        &self,
+        link: &ShardLink,
+        hashed: &[Key<'_>],
+        first: usize,
+        answers: &mut Answers,
+    ) -> Result<(), TableError> {
+        let end = first + hashed.len();
         let roots = self.roots(link).await?;
         let mut reads = 0;
         let looked = {
@@ -122,29 +179,23 @@ impl Table {
         if looked.is_err() {
             // Not mapped, or not open: each on its own finds out which.
             answers.looked[first..end].fill(Looked::Unsettled);
-            if self.way == Way::Auto && !self.is_mapped() {
-                let places: Vec<usize> = (first..end).collect();
-                return self.request_many(shard, &places, |at| hashed[at - first], answers).await;
-            }
         } else {
-            Counts::add(&self.inner.counts.gets, keys.len() as u64);
+            let settled = answers.looked[first..end].iter().filter(|looked| is_settled(**looked)).count();
+            Counts::add(&self.inner.counts.gets, settled as u64);
         }
-        for (at, key) in (first..end).zip(hashed) {
-            if !matches!(answers.looked[at], Looked::Found | Looked::Absent) {
-                let there = self.find_one_sided(link, *key, &mut answers.found[at]).await?;
-                answers.looked[at] = if there { Looked::Found } else { Looked::Absent };
+        // What is left is looked up all at once: over a network, their ways overlap.
+        let (found, looked) = (&mut answers.found[first..end], &mut answers.looked[first..end]);
+        let mut left = Vec::new();
+        for ((key, found), looked) in hashed.iter().zip(found).zip(looked) {
+            if !is_settled(*looked) {
+                left.push(Box::pin(async move {
+                    let there = self.find_one_sided(link, *key, found).await?;
+                    *looked = if there { Looked::Found } else { Looked::Absent };
+                    Ok(())
+                }));
             }
         }
-        Ok(())
-    }
-
-    /// Whether READs are loads.
-    fn is_mapped(&self) -> bool {
-        let reach = self.inner.client.reach();
-        let known = self.inner.shards.iter().filter_map(super::table::ShardLink::known);
-        known
-            .flat_map(|roots| roots.regions())
-            .all(|region| reach.region(region).is_some_and(|it| it.mapped().is_some()))
+        all(left).await
     }
 
     async fn find_by_shard(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
@@ -159,10 +210,10 @@ impl Table {
                 continue;
             }
             let mut one = Answers::new();
-            for places in places.chunks(32) {
+            for places in places.chunks(GROUP) {
                 let group: Vec<&[u8]> = places.iter().map(|at| keys[*at]).collect();
                 one.prepare(group.len());
-                self.find_group(shard, &group, 0, &mut one, keys).await?;
+                self.find_group(shard, &group, 0, &mut one).await?;
                 for (from, at) in places.iter().enumerate() {
                     answers.looked[*at] = one.looked[from];
                     std::mem::swap(&mut answers.found[*at], &mut one.found[from]);

@@ -3,6 +3,7 @@
 mod batch;
 mod buffers;
 mod catalogue;
+mod choosing;
 pub(crate) mod memory;
 mod read;
 mod roots;

@@ -5,6 +5,7 @@ use super::memory::Unreadable;
 use super::table::{Counts, ShardLink, Table, Way};
 use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
+use crate::selector::Choice;
 use crate::wire::{self, Method, next_answer};
 use barn_layout::table::Outcome;
 use barn_transaction::ClientError;
@@ -42,7 +43,15 @@ impl Table {
         let there = match self.way {
             Way::OneSided => self.find_one_sided(shard, key, found).await?,
             Way::Request => self.find_by_request(shard, key, found).await?,
-            Way::Auto => self.find_one_sided(shard, key, found).await?,
+            Way::Auto => {
+                let sent = shard.single.choose(&self.inner.client);
+                let there = match sent.choice {
+                    Choice::OneSided => self.find_one_sided(shard, key, found).await?,
+                    Choice::Request => self.find_by_request(shard, key, found).await?,
+                };
+                shard.single.done(&self.inner.client, &sent, 1, 1);
+                there
+            }
         };
         // The clock is only looked at where something can expire.
         Ok(there && (found.expires == 0 || !found.is_expired(now_ms())))

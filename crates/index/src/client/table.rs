@@ -1,5 +1,6 @@
 //! A table, as a program holds it.
 
+use super::choosing::Choosing;
 use super::roots::Roots;
 use crate::error::TableError;
 use crate::hash::{remix, scale};
@@ -108,6 +109,9 @@ pub(super) struct ShardLink {
     pub(super) part: Part,
     pub(super) member: MemberId,
     roots: RwLock<Option<Arc<Roots>>>,
+    /// Which way is faster now, for one key and for many at once.
+    pub(super) single: Choosing,
+    pub(super) batched: Choosing,
 }
 
 impl fmt::Debug for Table {
@@ -125,6 +129,8 @@ impl Table {
                 part: Part { table: placed.table, shard: shard as u16, shards },
                 member: *member,
                 roots: RwLock::new(None),
+                single: Choosing::new(client.random()),
+                batched: Choosing::new(client.random()),
             })
             .collect();
         let inner = Inner { client, placed, options, shards: links, counts: Counts::default() };
