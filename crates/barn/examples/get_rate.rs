@@ -43,6 +43,8 @@ fn main() -> Result<(), barn::Error> {
             }
             let table = table.read_by(way);
             let (mut found, mut answers) = (Found::default(), Answers::new());
+            // Memory is mapped when it is first read.
+            assert!(table.find_into(&key(0), &mut found)?);
             let (mut gets, started) = (0u64, Instant::now());
             while started.elapsed() < Duration::from_secs(seconds) {
                 for _ in 0..64 {

@@ -1,7 +1,7 @@
 //! Looking many keys up at once: their cache misses, or their way over the network, overlap.
 
 use super::read::{malformed, now_ms};
-use super::table::{Counts, ShardLink, Table, Way};
+use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use super::update::{batch, judge};
 use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
@@ -144,8 +144,12 @@ impl Table {
         let link = &self.inner.shards[shard];
         let end = first + keys.len();
         let sent = (self.way == Way::Auto).then(|| link.batched.choose(&self.inner.client));
-        let by_request =
-            self.way == Way::Request || sent.as_ref().is_some_and(|it| it.choice == Choice::Request);
+        let by_request = match (self.way, &sent) {
+            (Way::Request, _) => true,
+            (Way::Mix(percent), _) => next_of_mix(percent),
+            (_, Some(sent)) => sent.choice == Choice::Request,
+            (_, None) => false,
+        };
         let done = match by_request {
             true => {
                 let places: Vec<usize> = (first..end).collect();

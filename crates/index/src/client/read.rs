@@ -2,7 +2,7 @@
 
 use super::buffers::Buffers;
 use super::memory::Unreadable;
-use super::table::{Counts, ShardLink, Table, Way};
+use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
 use crate::selector::Choice;
@@ -43,6 +43,10 @@ impl Table {
         let there = match self.way {
             Way::OneSided => self.find_one_sided(shard, key, found).await?,
             Way::Request => self.find_by_request(shard, key, found).await?,
+            Way::Mix(percent) => match next_of_mix(percent) {
+                true => self.find_by_request(shard, key, found).await?,
+                false => self.find_one_sided(shard, key, found).await?,
+            },
             Way::Auto => {
                 let sent = shard.single.choose(&self.inner.client);
                 let there = match sent.choice {

@@ -10,6 +10,7 @@ use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
 use crate::wire::{self, Method};
 use barn_cluster::{MemberId, TablePlacement};
 use barn_transaction::{Client, ClientError};
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -25,15 +26,18 @@ pub enum Way {
     /// Whichever is faster now: Cell's way.
     #[default]
     Auto,
+    /// So many of a hundred by request, the others one-sidedly: to compare with.
+    Mix(u8),
 }
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OneSided => "one-sided",
-            Self::Request => "request",
-            Self::Auto => "auto",
-        })
+        match self {
+            Self::OneSided => f.pad("one-sided"),
+            Self::Request => f.pad("request"),
+            Self::Auto => f.pad("auto"),
+            Self::Mix(percent) => write!(f, "{percent} % by request"),
+        }
     }
 }
 
@@ -118,6 +122,16 @@ impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Table({}, {}, {} shards)", self.name(), self.kind(), self.inner.shards.len())
     }
+}
+
+/// Whether the next of a fixed mix goes by request: spread evenly, whatever the part.
+pub(super) fn next_of_mix(percent: u8) -> bool {
+    thread_local! {
+        static TURN: Cell<u32> = const { Cell::new(0) };
+    }
+    // 61 and 100 have no divisor in common: every hundred turns each number comes once.
+    let turn = TURN.with(|turn| turn.replace((turn.get() + 61) % 100));
+    turn < u32::from(percent)
 }
 
 impl Table {

@@ -15,6 +15,8 @@
 //! Where this is not the paper's:
 //! - a READ of shared memory takes about 100 ns and reading the clock twice takes 50, so where
 //!   operations are quick only some are timed; see [`SelectorOptions::timed_ns`];
+//! - exploring has its share of the time, not only of the operations: see
+//!   [`SelectorOptions::explore_share`];
 //! - where READs do not queue at all, l_r - RTT is 0, and the paper's rule never asks the node, however
 //!   many READs a lookup takes. That spares the node, as Cell wants it. [`Rule::Latencies`] counts
 //!   the wire as well.
@@ -82,6 +84,9 @@ pub struct SelectorOptions {
     pub outlier_deviations: f32,
     /// p: how often the way that seems worse is taken.
     pub explore_probability: f32,
+    /// The most of its time that a client spends on the way that seems worse. Where that takes a
+    /// thousand times as long, 1 % of the operations would be most of the time.
+    pub explore_share: f32,
     /// After so long without an operation nothing is known any more.
     pub idle_max: Duration,
     /// Samples of each way, at the start, before they are compared. Until then the ways alternate.
@@ -98,6 +103,7 @@ impl Default for SelectorOptions {
             samples: 100,
             outlier_deviations: 3.0,
             explore_probability: 0.01,
+            explore_share: 0.02,
             idle_max: Duration::from_secs(3),
             samples_min: 8,
             timed_ns: 2_500,
@@ -116,8 +122,6 @@ pub struct Selector {
     rtt_ns: f32,
     /// READs of a lookup, on average.
     reads: f32,
-    /// Takes a random number below this to explore.
-    explore_below: u32,
     /// For each nanosecond that an operation takes, so many of 2^32 are timed.
     timed_each: f32,
     random: u64,
@@ -138,18 +142,19 @@ struct Estimate {
     /// A request, and a READ, is timed if a random number of 32 bits is below this.
     request_timed: f32,
     read_timed: f32,
+    /// A random number of 32 bits below this explores requests, where READs seem better; and READs.
+    explore_request: u32,
+    explore_read: u32,
 }
 
 impl Selector {
     /// A selector that knows nothing yet.
     pub fn new(options: SelectorOptions, seed: u64) -> Self {
-        let probability = f64::from(options.explore_probability.clamp(0.0, 1.0));
         Self {
             one_sided: Window::new(options.samples, options.outlier_deviations),
             request: Window::new(options.samples, options.outlier_deviations),
             rtt_ns: f32::INFINITY,
             reads: 1.0,
-            explore_below: (probability * f64::from(u32::MAX)) as u32,
             timed_each: 2_f32.powi(32) / options.timed_ns.max(1) as f32,
             // xorshift stays at 0 forever if it starts there.
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
@@ -172,8 +177,12 @@ impl Selector {
             self.turn = self.turn.other();
             return Chosen { choice: self.turn, timed: true, explores: false };
         };
-        let explores = (random as u32) < self.explore_below;
         let better = estimate.better(reads_expected);
+        let explore_below = match better {
+            Choice::OneSided => estimate.explore_request,
+            Choice::Request => estimate.explore_read,
+        };
+        let explores = (random as u32) < explore_below;
         let choice = if explores { better.other() } else { better };
         let timed_below = match choice {
             Choice::Request => estimate.request_timed,
@@ -246,6 +255,13 @@ impl Selector {
         }
     }
 
+    /// How often to explore a way that takes `worse` where the other takes `better`.
+    fn explore_below(&self, better: f32, worse: f32) -> u32 {
+        let share = self.options.explore_share * better / worse.max(1.0);
+        let probability = self.options.explore_probability.min(share).clamp(0.0, 1.0);
+        (f64::from(probability) * f64::from(u32::MAX)) as u32
+    }
+
     fn estimated(&self) -> Option<Estimate> {
         let few = self.options.samples_min.clamp(1, self.options.samples.max(1));
         if self.one_sided.len() < few || self.request.len() < few {
@@ -256,7 +272,12 @@ impl Selector {
             // Half of l + (l - RTT).
             Rule::Latencies => self.rtt_ns / 2.0,
         };
-        Some(Estimate::new(self.request.average(), self.one_sided.average(), rtt, self.timed_each))
+        let (request, read) = (self.request.average(), self.one_sided.average());
+        let mut estimate = Estimate::new(request, read, rtt, self.timed_each);
+        let lookup = read * self.reads;
+        estimate.explore_request = self.explore_below(lookup, request);
+        estimate.explore_read = self.explore_below(request, lookup);
+        Some(estimate)
     }
 
     #[inline]
@@ -274,7 +295,8 @@ impl Estimate {
     #[inline(never)]
     fn new(request: f32, read: f32, rtt: f32, timed_each: f32) -> Self {
         let (request_timed, read_timed) = (request * timed_each, read * timed_each);
-        Self { request: request - rtt, read: read - rtt, request_timed, read_timed }
+        let (request, read) = (request - rtt, read - rtt);
+        Self { request, read, request_timed, read_timed, explore_request: 0, explore_read: 0 }
     }
 
     #[inline]
