@@ -67,21 +67,36 @@ fn the_rule_is_the_papers() {
     assert_eq!(client.selector.preferred(1.5), Some(Choice::OneSided));
 }
 
-#[test]
-fn one_in_a_hundred_explores_and_is_timed() {
+/// How many of 100,000 operations explore, where a request takes so much longer than a READ.
+fn explored(request_ns: u64, read_ns: u64) -> u32 {
     let mut selector = Selector::new(SelectorOptions::default(), 3);
     let mut explored = 0;
     for operation in 0..100_000 {
-        let now = ns(operation * 100);
+        let now = ns(operation * read_ns);
         let chosen = selector.choose(now, 1.0);
         explored += u32::from(chosen.explores);
         assert!(chosen.timed || !chosen.explores);
         if chosen.timed {
-            let took = if chosen.choice == Choice::Request { 3_000 } else { 100 };
+            let took = if chosen.choice == Choice::Request { request_ns } else { read_ns };
             selector.measured(now, chosen.choice, ns(took), 1);
         }
     }
+    explored
+}
+
+#[test]
+fn one_in_a_hundred_explores_and_is_timed() {
+    let explored = explored(190, 100);
     assert!((850..1_150).contains(&explored), "{explored} of 100,000");
+}
+
+#[test]
+fn exploring_takes_no_more_than_its_share_of_the_time() {
+    for request in [1_000, 10_000, 100_000] {
+        let spent = u64::from(explored(request, 100)) * request;
+        let all = 100_000 * 100;
+        assert!(spent > all / 100 && spent < all / 30, "{spent} of {all} ns with requests of {request} ns");
+    }
 }
 
 #[test]
