@@ -200,7 +200,9 @@ fn a_missing_table_is_named_and_made_by_the_first_put() {
     node.barn(&["get", "k", "-t", "users"]).prints("v");
     node.barn(&["get", "k", "-t", "counters"]).prints("1");
     node.barn(&["get", "k"]).ends_with(1).says("no table `default`");
-    node.barn(&["put", "k", "v", "--table", "no good name"]).ends_with(1).says("no good name");
+    node.barn(&["put", "k", "v", "--table", "no good name"])
+        .ends_with(1)
+        .says("letters, digits and _-.:/ only");
 }
 
 #[test]
