@@ -86,8 +86,8 @@ pub enum Command {
     /// are printed as `barn scan` does. Ends with 1 if a key is not there.
     ///
     /// With --json the document is { "key", "found", "version", "expires_ms", "value" }, or an array of
-    /// them for several keys; `expires_ms`, since 1970, is there for what expires, and what is not
-    /// text is in `key_base64` and `value_base64`.
+    /// them for several keys. `version` is a string, for it has 64 bits; `expires_ms`, since 1970, is
+    /// there for what expires; what is not text is in `key_base64` and `value_base64`.
     Get(get::Args),
 
     /// Give a key a value.

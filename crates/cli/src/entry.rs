@@ -98,9 +98,15 @@ pub fn named(key: &[u8]) -> Map<String, Value> {
     object
 }
 
+/// Puts a version into a JSON object: as a string, since most programs that read JSON keep but 53
+/// bits of a number, and a version has 64.
+pub fn set_version(object: &mut Map<String, Value>, version: u64) {
+    object.insert("version".into(), version.to_string().into());
+}
+
 /// What a key has: version, when it expires, value.
 pub fn describe(object: &mut Map<String, Value>, found: &Found) {
-    object.insert("version".into(), found.version.into());
+    set_version(object, found.version);
     if found.expires != 0 {
         object.insert("expires_ms".into(), found.expires.into());
     }
@@ -140,7 +146,7 @@ mod tests {
     fn json_has_text_where_there_is_text() {
         let mut object = named(b"\xff\x00");
         describe(&mut object, &Found { value: b"one".to_vec(), version: 3, expires: 0 });
-        assert_eq!(Value::from(object), json!({ "key_base64": "/wA=", "version": 3, "value": "one" }));
+        assert_eq!(Value::from(object), json!({ "key_base64": "/wA=", "version": "3", "value": "one" }));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::entry;
 
 /// What to swap; its help is on [`super::Command::Cas`].
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  version=$(barn get config --json | jq .version)\n  \
+#[command(after_help = "Example:\n  version=$(barn get config --json | jq -r .version)\n  \
     barn cas config $version \"$(barn get config | sed s/blue/green/)\"")]
 pub struct Args {
     /// The key.
@@ -51,7 +51,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         let mut object = entry::named(&key);
         object.insert("swapped".into(), matches!(swapped, Swapped::Done(_)).into());
         if let Swapped::Done(version) | Swapped::Different(version) = swapped {
-            object.insert("version".into(), version.into());
+            entry::set_version(&mut object, version);
         }
         super::print_json(&object.into())?;
     }

@@ -57,7 +57,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     } else {
         let version =
             block_on(futures.put_with(&key, &value, put_for(args.ttl))).map_err(io::Error::other)?;
-        object.insert("version".into(), version.into());
+        entry::set_version(&mut object, version);
         if args.verbose {
             anstream::eprintln!("version {version}");
         }

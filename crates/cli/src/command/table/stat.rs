@@ -85,8 +85,10 @@ fn print(table: &TableInfo, stats: &TableStats) -> io::Result<()> {
         lines.push(("moves", format!("{}, to make room", shards.moves)));
         lines.push(("grown", format!("{} times", shards.grown)));
     }
-    let hits =
-        format!("{} answered by the node, {} of them hits", shards.gets, percent(shards.hits, shards.gets));
+    let hits = match shards.gets {
+        0 => "none asked of the node".into(),
+        gets => format!("{gets} answered by the node, {} of them hits", percent(shards.hits, gets)),
+    };
     lines.push(("gets", hits));
     lines.push(("updates", format!("{}, and {} combined", shards.updates, shards.combined)));
     if table.options.kind == Kind::Cache {
