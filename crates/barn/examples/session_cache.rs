@@ -10,11 +10,11 @@ use barn::{Barn, Error, Kind, TableOptions};
 use std::time::{Duration, Instant};
 
 /// The cache's memory: room for some of the visitors, not for all.
-const MEMORY_BYTES: u64 = 4 << 20;
+const MEMORY_BYTES: u64 = 8 << 20;
 const VISITORS: u64 = 50_000;
 const SESSION_BYTES: usize = 200;
 /// How long a session lasts after the visitor was last seen logging in.
-const SESSION: Duration = Duration::from_millis(800);
+const SESSION: Duration = Duration::from_millis(300);
 const TIME: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Error> {
