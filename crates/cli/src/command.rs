@@ -3,15 +3,25 @@
 //! To add a command: write `command/NAME.rs` with its arguments (`clap::Args`) and a `run`,
 //! then add a variant to [`Command`] and an arm to [`dispatch`]. Nothing else knows the list.
 
-use std::io;
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde_json::Value;
 
 pub mod bench;
+pub mod cas;
+pub mod del;
 pub mod doctor;
+pub mod get;
+pub mod incr;
+pub mod key;
 pub mod ping;
+pub mod put;
+pub mod scan;
 pub mod serve;
+pub mod table;
 pub mod tour;
 
 /// What a command ended with. The numbers are part of the interface: scripts test them.
@@ -19,6 +29,8 @@ pub mod tour;
 pub enum Exit {
     /// Done, and nothing to add.
     Ok,
+    /// Done, and the answer is no: not found, not swapped, already there.
+    No,
     /// Done, and the doctor found something that limits Barn.
     Limited,
 }
@@ -27,6 +39,7 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         match exit {
             Exit::Ok => ExitCode::SUCCESS,
+            Exit::No => ExitCode::from(1),
             Exit::Limited => ExitCode::from(3),
         }
     }
@@ -35,7 +48,7 @@ impl From<Exit> for ExitCode {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed; the reason is on standard error
+  1  failed, or not found, not swapped, already there; standard error says which
   2  the command line was not understood
   3  `barn doctor` found something that limits Barn on this machine";
 
@@ -57,16 +70,6 @@ pub struct Cli {
 /// Every command of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check what this machine offers Barn, what limits it, and how to lift each limit.
-    ///
-    /// Nothing is changed: every fix is printed as a command for you to run. A finding is
-    /// `good`, a `note` (worth knowing; nothing is lost today) or `limits` (Barn is slower,
-    /// smaller or less safe here than it could be).
-    ///
-    /// With --json the document is { "machine": {…}, "checks": [ { "group", "name",
-    /// "status", "found", "why", "fix" } ] }; `fix` is there where something can be done.
-    Doctor(doctor::Args),
-
     /// Start a node: it offers its memory to other processes and answers their requests.
     ///
     /// On defaults it listens for this user's processes on a Unix socket (shm: they read its
@@ -76,6 +79,60 @@ pub enum Command {
 
     /// Ask a node whether it is there, what it holds, and how long a round trip takes.
     Ping(ping::Args),
+
+    /// Print the value of a key, or of several.
+    ///
+    /// The value of one key is printed as it is, with a line's end only on a terminal. Several keys
+    /// are printed as `barn scan` does. Ends with 1 if a key is not there.
+    ///
+    /// With --json the document is { "key", "found", "version", "expires_ms", "value" }, or an array of
+    /// them for several keys. `version` is a string, for it has 64 bits; `expires_ms`, since 1970, is
+    /// there for what expires; what is not text is in `key_base64` and `value_base64`.
+    Get(get::Args),
+
+    /// Give a key a value.
+    ///
+    /// The table is made if it is not there. Ends with 1 if --if-absent was given and the key is there.
+    /// With --json the document is { "key", "stored", "version" }, without a version for --if-absent.
+    Put(put::Args),
+
+    /// Remove keys.
+    ///
+    /// Ends with 1 if one of them was not there; the others are removed all the same. With --json the
+    /// document is { "deleted", "keys": [ { "key", "deleted" } ] }.
+    Del(del::Args),
+
+    /// Add to a number, and print the sum.
+    ///
+    /// The value is a decimal number; a key that is not there counts as 0. The table is made if it is
+    /// not there. With --json the document is { "key", "value" }.
+    Incr(incr::Args),
+
+    /// Give a key a value if it still has the version that was read.
+    ///
+    /// Ends with 1 if it has another, or is not there. With --json the document is { "key", "swapped",
+    /// "version" }: the version that it has now.
+    Cas(cas::Args),
+
+    /// Print the keys and values of a table, in no order.
+    ///
+    /// A line for each key: the key, a tab, the value. Control characters, backslashes and what is not
+    /// text are escaped as \n, \t, \\ and \x00. With --json, each line is { "key", "version",
+    /// "expires_ms", "value" }, as in `barn get`. What comes or goes meanwhile may be met or not.
+    Scan(scan::Args),
+
+    /// Make, list, describe and drop tables.
+    Table(table::Args),
+
+    /// Check what this machine offers Barn, what limits it, and how to lift each limit.
+    ///
+    /// Nothing is changed: every fix is printed as a command for you to run. A finding is
+    /// `good`, a `note` (worth knowing; nothing is lost today) or `limits` (Barn is slower,
+    /// smaller or less safe here than it could be).
+    ///
+    /// With --json the document is { "machine": {…}, "checks": [ { "group", "name",
+    /// "status", "found", "why", "fix" } ] }; `fix` is there where something can be done.
+    Doctor(doctor::Args),
 
     /// Measure Barn beside the limits of this machine, in the same run.
     ///
@@ -93,17 +150,60 @@ pub fn run() -> ExitCode {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("barn: {error}");
-            ExitCode::FAILURE
+            let usage = error.get_ref().is_some_and(|inner| inner.is::<Usage>());
+            if usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// A command line that parses, and means nothing.
+#[derive(Debug)]
+struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The failure of a command line that means nothing.
+fn usage(why: String) -> io::Error {
+    io::Error::other(Usage(why))
+}
+
+/// Says on standard error that the answer is no, and why.
+fn no(why: &str) -> Exit {
+    anstream::eprintln!("barn: {why}");
+    Exit::No
+}
+
+/// Prints one JSON document.
+fn print_json(document: &Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, document)?;
+    writeln!(out)
+}
+
+/// Prints a line.
+fn say(line: &str) -> io::Result<()> {
+    writeln!(anstream::stdout(), "{line}")
 }
 
 fn dispatch(cli: &Cli) -> io::Result<Exit> {
     match &cli.command {
         None => tour::run(cli.json),
-        Some(Command::Doctor(args)) => doctor::run(args, cli.json),
         Some(Command::Serve(args)) => serve::run(args, cli.json),
         Some(Command::Ping(args)) => ping::run(args, cli.json),
+        Some(Command::Get(args)) => get::run(args, cli.json),
+        Some(Command::Put(args)) => put::run(args, cli.json),
+        Some(Command::Del(args)) => del::run(args, cli.json),
+        Some(Command::Incr(args)) => incr::run(args, cli.json),
+        Some(Command::Cas(args)) => cas::run(args, cli.json),
+        Some(Command::Scan(args)) => scan::run(args, cli.json),
+        Some(Command::Table(args)) => table::run(args, cli.json),
+        Some(Command::Doctor(args)) => doctor::run(args, cli.json),
         Some(Command::Bench(args)) => bench::run(args, cli.json),
     }
 }

@@ -3,6 +3,7 @@
 //! - [`command`]: one file for each command, which parses its arguments and applies them;
 //! - [`machine`]: the facts about this machine that every benchmark's result carries;
 //! - [`doctor`]: what those facts mean for Barn, and the command that improves them;
+//! - [`node`], [`entry`]: the node that a command talks to; keys and values as lines and JSON;
 //! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar.
 //!
 //! What always holds: a missing or garbled file under `/proc` or `/sys` is "unknown", never
@@ -12,11 +13,15 @@
 
 use std::process::ExitCode;
 
+pub mod base64;
 pub mod bench;
 pub mod bytes;
 pub mod command;
 pub mod doctor;
+pub mod duration;
+pub mod entry;
 pub mod machine;
+pub mod node;
 pub mod progress;
 pub mod report;
 pub mod token;

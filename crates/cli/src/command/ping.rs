@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use barn_fabric::{ConnectOptions, Connection};
-use barn_server::{Method, ServerOptions, Status};
+use barn_server::{Method, Status};
 use serde_json::json;
 
 use crate::bytes::human;
 use crate::command::Exit;
+use crate::node::default_address;
 use crate::report::Spread;
 
 /// Whom to ask.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The node: shm:PATH or tcp://HOST:PORT [default: the shm socket of this user's node].
+    #[arg(env = "BARN_NODE")]
     pub address: Option<String>,
 
     /// How many round trips to time.
@@ -33,8 +35,7 @@ pub struct Args {
 
 /// Connects, asks, and times.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
-    let address =
-        args.address.clone().unwrap_or_else(|| format!("shm:{}", ServerOptions::default_socket().display()));
+    let address = args.address.clone().unwrap_or_else(default_address);
     let options = ConnectOptions {
         deadline: Duration::from_millis(args.deadline_ms),
         token: args.token_file.as_deref().map(crate::token::read).transpose()?,

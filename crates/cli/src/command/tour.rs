@@ -1,15 +1,15 @@
 //! `barn` with no command: Barn's main job in a few seconds, and what to do next.
 //!
 //! Starts a node (a process of its own, on no configuration), puts objects into its memory, reads
-//! them without asking it, and changes them in transactions while another client looks on.
-//! Everything is gone afterwards.
+//! them without asking it, changes them in transactions while another client looks on, and looks keys
+//! up in a table. Everything is gone afterwards.
 
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::Instant;
 
 use anstyle::Style;
-use barn::{Barn, Pointer, Ref};
+use barn::{Answers, Barn, Pointer, Ref, TableOptions, Way};
 use barn_fabric::Pipeline;
 use barn_fabric::seam::{Random, Seeded};
 use serde_json::json;
@@ -20,10 +20,11 @@ use crate::command::Exit;
 use crate::doctor::{self, Status};
 use crate::machine::Source;
 
-const NEXT: [(&str, &str); 5] = [
+const NEXT: [(&str, &str); 6] = [
     ("barn doctor", "what this machine offers Barn, and how to lift each limit"),
     ("barn serve", "start a node that stays"),
     ("barn ping", "ask it what it holds and how far away it is"),
+    ("barn put KEY VALUE", "keep something in a table there; `barn get KEY` has it back"),
     ("barn bench fabric", "measure reads and calls beside this machine's own limits"),
     ("barn --help", "everything else"),
 ];
@@ -34,6 +35,10 @@ const READS: usize = 1_000_000;
 const TRANSFERS: usize = 50_000;
 /// The look at both accounts that comes once in so many transfers.
 const TRANSFERS_PER_LOOK: usize = 100;
+const KEYS: u64 = 100_000;
+const LOOKUPS: usize = 500_000;
+/// Keys that are put together, and looked up together.
+const BATCH: usize = 50;
 /// READs in flight: enough to hide the latency of memory.
 const WINDOW: usize = 64;
 
@@ -44,6 +49,8 @@ struct Seen {
     node_cpu_seconds: f64,
     transfer_ns: f64,
     looks: usize,
+    lookup_ns: f64,
+    reads_per_lookup: f64,
 }
 
 /// Shows Barn's main job, then what to do next.
@@ -56,6 +63,8 @@ pub fn run(json: bool) -> io::Result<Exit> {
             "machine": diagnosis.machine, "node": seen.node, "objects": OBJECTS,
             "reads": READS, "read_ns": seen.read_ns, "node_cpu_seconds": seen.node_cpu_seconds,
             "transactions": TRANSFERS, "transaction_ns": seen.transfer_ns, "snapshots": seen.looks,
+            "keys": KEYS, "lookups": LOOKUPS, "lookup_ns": seen.lookup_ns,
+            "reads_per_lookup": seen.reads_per_lookup,
         });
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
@@ -77,11 +86,16 @@ pub fn run(json: bool) -> io::Result<Exit> {
         seen.transfer_ns / 1e3,
         seen.looks
     );
+    let looked_up = format!(
+        "{LOOKUPS} keys of a table of {KEYS}: {:.0} ns each, {:.2} READs, none of them asked of the node",
+        seen.lookup_ns, seen.reads_per_lookup
+    );
     for (what, result) in [
         ("started a node", node),
         ("made objects", format!("{OBJECTS} of 64 bytes")),
         ("read them", read),
         ("changed them", moved),
+        ("looked up", looked_up),
     ] {
         writeln!(out, "  {bold}{what:<16}{bold:#}{result}")?;
     }
@@ -114,7 +128,17 @@ fn look() -> io::Result<Seen> {
     let start = Instant::now();
     let looks = transfer(&writer, &watcher).map_err(io::Error::other)?;
     let transfer_ns = start.elapsed().as_secs_f64() * 1e9 / TRANSFERS as f64;
-    Ok(Seen { node: node.status.clone(), read_ns, node_cpu_seconds, transfer_ns, looks })
+
+    let (lookup_ns, reads_per_lookup) = look_up(&writer, &watcher).map_err(io::Error::other)?;
+    Ok(Seen {
+        node: node.status.clone(),
+        read_ns,
+        node_cpu_seconds,
+        transfer_ns,
+        looks,
+        lookup_ns,
+        reads_per_lookup,
+    })
 }
 
 /// Objects side by side, a thousand in each transaction.
@@ -159,4 +183,32 @@ fn transfer(writer: &Barn, watcher: &Barn) -> Result<usize, barn::Error> {
         }
     }
     Ok(looks)
+}
+
+/// Fills a table and lets another client look keys up in its memory; gives nanoseconds and READs each.
+fn look_up(writer: &Barn, reader: &Barn) -> Result<(f64, f64), barn::Error> {
+    let options = TableOptions { capacity: KEYS, key_bytes: 8, inline_bytes: 8, ..TableOptions::default() };
+    let table = writer.table_with("tour", options)?;
+    let numbers: Vec<[u8; 8]> = (0..KEYS).map(u64::to_le_bytes).collect();
+    for group in numbers.chunks(1000) {
+        let pairs: Vec<(&[u8], &[u8])> = group.iter().map(|number| (&number[..], &number[..])).collect();
+        table.put_many(&pairs)?;
+    }
+    let table = reader.open_table("tour")?.read_by(Way::OneSided);
+    let (mut random, mut answers) = (Seeded::new(2), Answers::new());
+    let start = Instant::now();
+    for _ in 0..LOOKUPS / BATCH {
+        let wanted: [&[u8]; BATCH] = std::array::from_fn(|_| &numbers[random.below(KEYS) as usize][..]);
+        table.find_many(&wanted, &mut answers)?;
+        if let Some((key, _)) = wanted
+            .iter()
+            .zip(answers.iter())
+            .find(|(key, found)| found.is_none_or(|found| found.value != **key))
+        {
+            return Err(barn::Error::own(format!("the table has something else for {key:?}")));
+        }
+    }
+    let lookup_ns = start.elapsed().as_secs_f64() * 1e9 / LOOKUPS as f64;
+    let stats = table.stats()?;
+    Ok((lookup_ns, stats.reads as f64 / stats.one_sided_gets.max(1) as f64))
 }

@@ -1,0 +1,120 @@
+//! What the tests of the binary share: a node in a process of its own, and commands that talk to it.
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part")]
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// `barn serve` on a private socket; it stops with the test.
+pub struct Node {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Node {
+    pub fn start() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // ORDER: Relaxed: only that numbers differ matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("barn-cli-{}-{number}", std::process::id()));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_barn"))
+            .args(["serve", "--json", "--until-stdin-ends", "--no-tcp", "--memory", "64MiB", "--shm"])
+            .arg(directory.join("node.sock"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("is a pipe")).read_line(&mut line).expect("speaks");
+        assert!(line.starts_with('{'), "the node did not start: {line}");
+        Self { child, directory }
+    }
+
+    pub fn address(&self) -> String {
+        format!("shm:{}/node.sock", self.directory.display())
+    }
+
+    /// A file of the test's, gone with the node.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Runs a command against the node.
+    pub fn barn<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+        self.barn_with(args, b"")
+    }
+
+    /// Runs a command against the node, with something on its standard input.
+    pub fn barn_with<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_barn"))
+            .args(args)
+            .env("BARN_NODE", self.address())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        // One that does not read its input closes the pipe.
+        let _ = child.stdin.take().expect("is a pipe").write_all(input);
+        Ran(child.wait_with_output().expect("ends"))
+    }
+
+    /// The JSON document of a command that ends well.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        let ran = self.barn(&args);
+        ran.ends_with(0);
+        ran.json()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// What a command came to.
+pub struct Ran(pub Output);
+
+impl Ran {
+    #[track_caller]
+    pub fn ends_with(&self, code: i32) -> &Self {
+        assert_eq!(self.0.status.code(), Some(code), "{}", self.err());
+        self
+    }
+
+    #[track_caller]
+    pub fn prints(&self, out: impl AsRef<[u8]>) -> &Self {
+        self.ends_with(0);
+        assert_eq!(String::from_utf8_lossy(&self.0.stdout), String::from_utf8_lossy(out.as_ref()));
+        assert_eq!(self.0.stdout, out.as_ref());
+        self
+    }
+
+    /// Says no, or fails, with words such as these.
+    #[track_caller]
+    pub fn says(&self, words: &str) -> &Self {
+        assert!(self.err().contains(words), "{}", self.err());
+        self
+    }
+
+    pub fn out(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).expect("is text")
+    }
+
+    pub fn err(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).expect("is text")
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.0.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.out()))
+    }
+}
