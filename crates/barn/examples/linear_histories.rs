@@ -15,6 +15,7 @@ use barn::Barn;
 use barn::node::{Node, NodeConfig};
 use barn_fabric::block_on;
 use barn_fabric::seam::{Random, Seeded};
+use barn_index::node::ShardStats;
 use barn_index::scenario::{Journal, Judged, Plan, Shared, Tape, Worker, cramped, judge, shared, together};
 use barn_index::{Kind, Table};
 use rustix::time::{ClockId, clock_gettime};
@@ -72,6 +73,15 @@ async fn work<J: Journal>(mut worker: Worker<J>, left: &AtomicU64) -> Option<Str
     worker.torn
 }
 
+/// What came of a round.
+struct Round {
+    judged: Judged,
+    /// What the table held in the end, and what it did until then.
+    held: ShardStats,
+    /// Processes that were killed.
+    killed: u64,
+}
+
 /// What is the same for all rounds.
 struct Scene {
     kind: Kind,
@@ -92,12 +102,12 @@ impl Scene {
         block_on(Table::open(barn.client(), name)).map_err(|error| error.to_string())
     }
 
-    /// One table, its clients and their end; how many processes were killed.
-    fn round(&self, seed: u64, operations: u64, kills: u64) -> Result<(Judged, u64), String> {
+    /// One table, its clients and their end.
+    fn round(&self, seed: u64, operations: u64, kills: u64) -> Result<Round, String> {
         let name = format!("round-{seed}");
         let founder = self.connect()?;
         let created = block_on(Table::create(founder.client(), &name, cramped(self.kind), 0));
-        created.map_err(|error| error.to_string())?;
+        let table = created.map_err(|error| error.to_string())?;
         let left = AtomicU64::new(operations);
         let recorders: Vec<Shared> =
             (0..self.threads * self.workers).map(|number| shared(number + 1, now)).collect();
@@ -147,8 +157,9 @@ impl Scene {
             .into_iter()
             .map(|recorder| recorder.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
         let judged = judge(recorded, taped, self.kind == Kind::Cache, 2)?;
+        let held = block_on(table.stats()).map_err(|error| error.to_string())?.shards;
         block_on(Table::drop(founder.client(), &name)).map_err(|error| error.to_string())?;
-        Ok((judged, tapes.len() as u64))
+        Ok(Round { judged, held, killed: tapes.len() as u64 })
     }
 
     /// Starts processes and kills them, one after another; gives their tapes.
@@ -228,7 +239,7 @@ fn client(address: &str) -> Result<(), String> {
 }
 
 fn plan() -> Plan {
-    Plan { hot: number("--hot", 24), cold: 20_000, hot_percent: 75, read_percent: 60 }
+    Plan { hot: number("--hot", 8), cold: 20_000, hot_percent: 75, read_percent: 60 }
 }
 
 /// Seed after seed on simulated worlds, on every core.
@@ -292,30 +303,38 @@ fn watch() -> Result<String, String> {
         kind,
         address,
         threads: number("--threads", 2) as u32,
-        workers: number("--workers", 4) as u32,
+        workers: number("--workers", 6) as u32,
         plan: plan(),
         each: number("--each", 400_000),
     };
     let (begun, mut sum, mut killed, mut rounds) = (Instant::now(), Judged::default(), 0, 0);
+    let mut held = ShardStats::default();
     let all = total.div_ceil(scene.each).max(1);
     while sum.operations < total {
         let operations = scene.each.min(total - sum.operations).max(BATCH * 64);
         // The kills are spread over the rounds.
         let now = (kills - killed).div_ceil(all.saturating_sub(rounds).max(1));
         let seed = number("--seed", 1) + rounds;
-        let (judged, deaths) =
-            scene.round(seed, operations, now).map_err(|why| format!("round {rounds}: {why}"))?;
-        sum.add(&judged);
-        killed += deaths;
+        let round = scene.round(seed, operations, now).map_err(|why| format!("round {rounds}: {why}"))?;
+        sum.add(&round.judged);
+        held.add(&round.held);
+        killed += round.killed;
         rounds += 1;
+    }
+    if kind != Kind::Cache && (held.grown == 0 || held.moves == 0) {
+        return Err(format!("the table neither grew nor moved its keys: {held:?}"));
     }
     let seconds = begun.elapsed().as_secs_f64();
     Ok(format!(
         "{kind} over {transport}, {nodes} nodes: {} operations on {} keys in {rounds} rounds, {} of unknown \
-         outcome, {killed} clients killed, one order for each key, {:.0} operations/s, {seconds:.0} s",
+         outcome, {killed} clients killed, one order for each key; grown {} times, {} moves, {} forgotten; \
+         {:.0} operations/s, {seconds:.0} s",
         sum.operations,
         sum.keys,
         sum.unknown,
+        held.grown,
+        held.moves,
+        held.evicted,
         sum.operations as f64 / seconds,
     ))
 }

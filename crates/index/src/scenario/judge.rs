@@ -1,16 +1,18 @@
 //! Puts together what workers wrote down, and judges every key.
 
-use crate::linearizable::{History, Operation, Outcome, Recorder, Verdict, check, gather};
+use crate::linearizable::{Call, History, Operation, Outcome, Recorder, Verdict, check, gather};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What was judged, and found to have an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Operations.
+    /// Operations that say something.
     pub operations: u64,
     /// Those of them whose outcome no client was told.
     pub unknown: u64,
+    /// Operations besides that say nothing: refused, or a read that did not end.
+    pub silent: u64,
     /// Keys.
     pub keys: u64,
 }
@@ -20,6 +22,7 @@ impl Judged {
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.unknown += other.unknown;
+        self.silent += other.silent;
         self.keys += other.keys;
     }
 }
@@ -38,9 +41,15 @@ pub fn judge(
     }
     let mut judged = Judged { keys: histories.len() as u64, ..Judged::default() };
     for history in histories.values() {
-        judged.operations += history.operations.len() as u64;
-        let unknown = history.operations.iter().filter(|each| each.outcome == Outcome::Unknown);
-        judged.unknown += unknown.count() as u64;
+        for operation in &history.operations {
+            match (operation.call, operation.outcome) {
+                (Call::Get, Outcome::Unknown) => judged.silent += 1,
+                (_, outcome) => {
+                    judged.operations += 1;
+                    judged.unknown += u64::from(outcome == Outcome::Unknown);
+                }
+            }
+        }
     }
     let histories: Vec<(u64, History)> = histories.into_iter().collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
