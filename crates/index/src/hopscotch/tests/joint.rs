@@ -31,13 +31,14 @@ impl Memory for Halved<'_> {
         let (first, second) = into.split_at_mut(middle);
         let later = Address::new(at.region(), at.offset() + middle as u32);
         // A READ may take its words in any order.
-        match self.random.lock().unwrap().below(2) {
-            0 => {
+        let is_in_order = self.random.lock().unwrap().below(2) == 0;
+        match is_in_order {
+            true => {
                 self.memory.read(at, first).await?;
                 self.meanwhile();
                 self.memory.read(later, second).await
             }
-            _ => {
+            false => {
                 self.memory.read(later, second).await?;
                 self.meanwhile();
                 self.memory.read(at, first).await
