@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 mod fuzz;
 mod layout;
 mod licences;
+mod linearizable;
 mod loom;
 mod miri;
 mod plants;
@@ -61,6 +62,8 @@ enum Command {
     Shuttle(shuttle::Args),
     /// Check histories of clients on simulated worlds for strict serializability; a seed replays.
     Serializable(serializable::Args),
+    /// Check what clients of tables saw, on real nodes and simulated worlds: one order for each key.
+    Linearizable(linearizable::Args),
     /// Run the tests that Miri can run, where a nightly toolchain has it.
     Miri,
     /// Write docs/layout.md from the declarations in crates/layout.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Loom => loom::stage(),
         Command::Shuttle(args) => shuttle::run(&args),
         Command::Serializable(args) => serializable::run(&args),
+        Command::Linearizable(args) => linearizable::run(&args),
         Command::Miri => miri::stage(),
         Command::Layout => layout::run(),
         Command::Licences => licences::stage(),

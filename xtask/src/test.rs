@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use crate::run::{Job, works};
 use crate::{
-    Outcome, Stage, fuzz, licences, loom, miri, plants, serializable, shuttle, simulate, tidy, tools,
+    Outcome, Stage, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate, tidy,
+    tools,
 };
 
 /// A stage's name, what it demands, and what runs it.
@@ -28,6 +29,11 @@ const STAGES: &[Entry] = &[
     ("loom", "every interleaving of the copy, ring and reclamation protocols", loom::stage),
     ("shuttle", "10 million schedules of commit, recovery and reclamation", shuttle::stage),
     ("serializable", "a million transactions on simulated worlds have one order", serializable::stage),
+    (
+        "linearizable",
+        "10 million operations on tables, clients killed: one order for each key",
+        linearizable::stage,
+    ),
     ("simulate", "a short run of seeds on the simulated fabric", simulate::stage),
     ("fuzz", "each parser for a short while, with coverage", fuzz::stage),
     ("plants", "each planted bug is caught by its gate", plants::stage),

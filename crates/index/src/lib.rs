@@ -21,6 +21,8 @@ mod key;
 pub mod linearizable;
 pub mod node;
 mod options;
+#[cfg(feature = "scenarios")]
+pub mod scenario;
 pub mod selector;
 pub mod wire;
 

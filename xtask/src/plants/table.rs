@@ -90,6 +90,16 @@ const fn histories() -> Gate {
     }
 }
 
+/// Histories of clients of tables on the simulated world, over many seeds.
+const fn tables() -> Gate {
+    Gate {
+        package: "barn-index",
+        target: Target::Test("simulated_tables"),
+        filter: ONE_ORDER_EACH,
+        loom: false,
+    }
+}
+
 /// A gate of the loom model of how a client's operations are counted.
 const fn loom_activity() -> Gate {
     Gate { package: "barn-transaction", target: Target::Lib, filter: "loom", loom: true }
@@ -97,6 +107,9 @@ const fn loom_activity() -> Gate {
 
 const ONE_ORDER: &str = "every_history_has_one_order";
 const CONFLICTING: &str = "conflicting_commits_have_one_order";
+const ONE_ORDER_EACH: &str = "every_key_has_one_order";
+const MOVES: &str = "a_key_that_moves_under_a_read_is_not_missed";
+const OVERTAKEN: &str = "a_read_that_the_log_overtakes_is_never_believed";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -343,6 +356,22 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: loom_activity(),
         fails: "loom_a_place_that_is_read_keeps_its_shape",
     },
+    // Tables: what a lookup must not believe, and how the owner must move things.
+    Plant { name: "joint_version_skipped", gate: unit("barn-index", MOVES), fails: MOVES },
+    Plant { name: "joint_version_ignored", gate: unit("barn-index", MOVES), fails: MOVES },
+    Plant {
+        name: "cuckoo_unverified",
+        gate: unit("barn-index", "cuckoo::tests::plants"),
+        fails: "an_extent_that_is_not_what_its_entry_says_is_not_taken",
+    },
+    Plant {
+        name: "cuckoo_moves_from_the_front",
+        gate: unit("barn-index", "cuckoo::tests::plants"),
+        fails: "a_key_on_its_way_is_never_nowhere",
+    },
+    Plant { name: "cache_unverified", gate: unit("barn-index", OVERTAKEN), fails: OVERTAKEN },
+    Plant { name: "old_segment_left", gate: tables(), fails: ONE_ORDER_EACH },
+    Plant { name: "swap_ignores_version", gate: tables(), fails: ONE_ORDER_EACH },
 ];
 
 impl fmt::Display for Gate {

@@ -203,7 +203,7 @@ impl Chain {
     }
 
     pub(super) fn to_bits(self) -> u64 {
-        u64::from(self.offset / 8 | (self.slots as u32) << 28) | u64::from(self.incarnation) << 32
+        u64::from((self.offset / 8) | ((self.slots as u32) << 28)) | (u64::from(self.incarnation) << 32)
     }
 
     /// The pointer, for a bucket that lies there.

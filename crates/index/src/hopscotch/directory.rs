@@ -183,7 +183,10 @@ impl Excerpt {
         for segment in segments {
             let address = Address::from_bits(segment.address.get());
             let end = u64::from(address.offset()) + segment_bytes;
-            if u32::from(segment.depth) > depth || address.offset() % 8 != 0 || end > u64::from(u32::MAX) {
+            if u32::from(segment.depth) > depth
+                || !address.offset().is_multiple_of(8)
+                || end > u64::from(u32::MAX)
+            {
                 return Err(Malformed);
             }
             place += 1 << (depth - u32::from(segment.depth));

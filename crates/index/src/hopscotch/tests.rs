@@ -1,5 +1,7 @@
 //! Owner and reader together, over a heap's own memory.
 
+mod joint;
+
 use super::{Owner, Roots};
 use crate::client::memory::{HeapMemory, Memory, Unreadable};
 use crate::error::Refused;

@@ -58,6 +58,12 @@ impl Recorder {
         }
     }
 
+    /// Everything so far; the recorder goes on with nothing.
+    pub fn take(&mut self) -> Self {
+        let operations = std::mem::take(&mut self.operations);
+        Self { client: self.client, clock: self.clock, operations }
+    }
+
     /// How many operations there are.
     pub fn len(&self) -> usize {
         self.operations.len()

@@ -5,6 +5,7 @@ use crate::error::Refused;
 use crate::key::{Found, Key};
 use crate::wire::Update;
 use barn_heap::Heap;
+use barn_layout::planted;
 use barn_layout::table::{Operation, Outcome};
 use std::borrow::Cow;
 
@@ -48,7 +49,7 @@ fn decide<'v>(
     said: &mut Vec<u8>,
 ) -> (Outcome, Decision<'v>) {
     let store = Decision::Store { value: Cow::Borrowed(update.value), expires: update.expires };
-    let same = |found: &Found| found.version == update.operand;
+    let same = |found: &Found| found.version == update.operand || planted("swap_ignores_version");
     match (update.operation, found) {
         (Operation::Put, _) | (Operation::Insert, None) => (Outcome::Done, store),
         (Operation::Insert, Some(_)) => (Outcome::Different, Decision::Keep),
