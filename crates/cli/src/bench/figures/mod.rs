@@ -7,7 +7,7 @@
 //! | `cuckoo/mean-probes/75`, `…/max-probes/75` | Pilaf, Figure 6 | places that a lookup looks at, 75 % full |
 //! | `linear/…` | Pilaf, Figure 6 | the same of linear probing |
 //! | `cuckoo/reads-per-get` | Pilaf, section 3 | READs for a GET through the API |
-//! | `retries/N-keys` | Pilaf, Figure 9 | GETs begun again while somebody puts as fast as it goes |
+//! | `retries/N-keys` | Pilaf, Figure 9 | GETs that read again while somebody puts as fast as it goes |
 //! | `server-cpu-per-get` | Pilaf, section 3 | CPU of the node for a one-sided GET: none |
 //! | `heap/fragmentation/…` | FaRM, section 3.2 | part of a slot that is wasted, over all sizes |
 //!
@@ -47,7 +47,7 @@ pub(crate) struct Scale {
     gets: u64,
 }
 
-const FULL: Scale = Scale { hopscotch_keys: 1_000_000, load: Duration::from_secs(3), gets: 20_000_000 };
+const FULL: Scale = Scale { hopscotch_keys: 400_000, load: Duration::from_secs(2), gets: 20_000_000 };
 const QUICK: Scale = Scale { hopscotch_keys: 200_000, load: Duration::from_secs(1), gets: 10_000_000 };
 
 /// One kind of figures: what its rows begin with, and how they are measured.

@@ -104,8 +104,9 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let mut crew = Crew::start(clients, &setup)?;
     for choice in [Choice::Uniform, Choice::Zipf] {
         for clients in counts {
-            progress.show(&format!("{choice}, {clients} clients"));
             let cells = Cell::all(choice, |subject| servers.has(subject));
+            let cells = rows::needed(*clients, &cells, &args.rows);
+            progress.show(&format!("{choice}, {clients} clients"));
             let measured = crew.in_turn(effort, *clients, &cells, &servers)?;
             let results = Results { clients: *clients, measured: &measured };
             let said = |row: Row| {

@@ -12,6 +12,19 @@ pub(super) struct Results<'a> {
     pub(super) measured: &'a [(Cell, Measured)],
 }
 
+/// The cells without which a row whose name contains `text` would be another.
+pub(super) fn needed(clients: usize, cells: &[Cell], text: &str) -> Vec<Cell> {
+    let rows = |without: Option<&Cell>| {
+        let others = cells.iter().filter(|cell| Some(*cell) != without);
+        let unmeasured: Vec<_> = others.map(|cell| (*cell, Measured::default())).collect();
+        let mut rows = Results { clients, measured: &unmeasured }.rows();
+        rows.retain(|row| row.name.contains(text));
+        rows
+    };
+    let all = rows(None);
+    cells.iter().filter(|cell| rows(Some(cell)) != all).copied().collect()
+}
+
 /// Aims are for one client: with more, clients and servers share two cores.
 const BARE_AIM: f64 = 0.5;
 const ONE_SIDED_AIMS: [f64; 2] = [30.0, 10.0];
@@ -91,15 +104,13 @@ impl Results<'_> {
         let median = |measured: &Measured| Spread::of(&measured.rates).median;
         let (cell, ours) = self.find(subject, batch)?;
         let row = self.figures(format!("{}/against-best-peer", self.name(*cell)), ours);
-        let there: Vec<_> = peers.iter().filter_map(|peer| self.find(*peer, batch)).collect();
-        let rates: Map<String, Value> = (there.iter())
-            .map(|(cell, measured)| (cell.subject.name().to_owned(), median(measured).into()))
-            .collect();
+        let there = self.peers(peers, batch);
         let best = there.iter().max_by(|a, b| median(&a.1).total_cmp(&median(&b.1)));
         // Without a peer it stands alone.
         Some(match best {
             Some((cell, best)) => {
-                self.aimed(row.beside(cell.subject.name(), &best.rates), Some(aim)).with("peers", rates)
+                let row = self.aimed(row.beside(cell.subject.name(), &best.rates), Some(aim));
+                row.with("peers", by_name(&there, median))
             }
             None => row,
         })
@@ -111,13 +122,25 @@ impl Results<'_> {
         let seconds = Measured::server_seconds_per_million;
         let name = format!("{}/server-cpu", self.name(*cell));
         let row = Row::new(name, "s per million", Better::Lower, &[seconds(ours)]);
-        let least = (peers.iter().filter_map(|peer| self.find(*peer, batch)))
-            .min_by(|a, b| seconds(&a.1).total_cmp(&seconds(&b.1)));
+        let there = self.peers(peers, batch);
+        let least = there.iter().min_by(|a, b| seconds(&a.1).total_cmp(&seconds(&b.1)));
         Some(match least {
-            Some((cell, least)) => row.beside(cell.subject.name(), &[seconds(least)]),
+            Some((cell, least)) => {
+                let row = row.beside(cell.subject.name(), &[seconds(least)]);
+                row.with("peers", by_name(&there, seconds))
+            }
             None => row,
         })
     }
+
+    fn peers(&self, peers: &[Subject], batch: usize) -> Vec<&(Cell, Measured)> {
+        peers.iter().filter_map(|peer| self.find(*peer, batch)).collect()
+    }
+}
+
+/// A figure of each.
+fn by_name(peers: &[&(Cell, Measured)], figure: impl Fn(&Measured) -> f64) -> Map<String, Value> {
+    peers.iter().map(|(cell, measured)| (cell.subject.name().to_owned(), figure(measured).into())).collect()
 }
 
 fn is_peer(subject: Subject) -> bool {

@@ -57,6 +57,19 @@ fn rows_of_several_clients_say_so_and_have_no_aims() {
 }
 
 #[test]
+fn only_what_a_row_needs_is_measured() {
+    let cells = Cell::all(Choice::Uniform, |_| true);
+    assert_eq!(rows::needed(1, &cells, ""), cells);
+    assert!(rows::needed(1, &cells, "clients-2").is_empty());
+    let subjects =
+        |text| rows::needed(1, &cells, text).into_iter().map(|cell| cell.subject.name()).collect::<Vec<_>>();
+    assert_eq!(subjects("batch-32/against-dashmap"), ["shm/one-sided", "dashmap"]);
+    let three = ["tcp/auto", "redis-tcp", "memcached-tcp"];
+    assert_eq!(subjects("tcp/auto/uniform/depth-16/against"), three);
+    assert_eq!(subjects("depth-16/server-cpu"), three);
+}
+
+#[test]
 fn without_peers_ours_stand_alone() {
     let ours = |subject: Subject| matches!(subject, Subject::ShmOneSided | Subject::TcpAuto);
     let rows = Results { clients: 1, measured: &made_up(ours) }.rows();

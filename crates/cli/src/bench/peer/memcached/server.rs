@@ -23,8 +23,8 @@ impl Server {
         let (process, [place]) = PeerProcess::start("memcached", "memcached", |directory| {
             let mut command = Command::new("memcached");
             command.arg("-m").arg((items * ITEM_BYTES_MAX / (1 << 20) + 64).to_string());
-            // As large a hash table as it would grow to; never an eviction; a thread for each client.
-            command.arg("-o").arg(format!("hashpower={}", items.max(1 << 16).ilog2().min(30)));
+            // So large a hash table that it never grows; never an eviction; a thread for each client.
+            command.arg("-o").arg(format!("hashpower={}", (items.max(1 << 16).ilog2() + 1).min(30)));
             command.args(["-M", "-t", "2"]);
             if rustix::process::geteuid().is_root() {
                 command.args(["-u", "root"]);
