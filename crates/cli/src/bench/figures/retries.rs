@@ -34,8 +34,8 @@ const READS_PAPER: f64 = 2.6;
 const VALUE_BYTES: usize = 32;
 /// Gets between two looks at the clock.
 const LOOK_EVERY: u64 = 256;
-/// Puts in one message: as the writer is faster so.
-const PUTS_AT_ONCE: u64 = 32;
+/// Puts in one message: so the writer is limited by the node, and not by how soon that is woken.
+const PUTS_AT_ONCE: u64 = 512;
 
 /// What one load showed.
 struct Load {
