@@ -41,6 +41,9 @@ pub(crate) fn stage() -> Stage {
         ("cargo-nextest", works("cargo", &["nextest", "--version"])),
         ("cargo-deny", works("cargo", &["deny", "--version"])),
         ("Miri", crate::miri::present()),
+        // What the benchmarks compare with.
+        ("redis-server", works("redis-server", &["--version"])),
+        ("memcached", works("memcached", &["--version"])),
     ];
     let optional =
         optional.map(|(name, there)| format!("{name} {}", if there { "present" } else { "absent" }));

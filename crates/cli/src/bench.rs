@@ -4,7 +4,10 @@
 //! that a noisy minute hits both, and reports medians with their spread.
 
 pub mod fabric;
+pub mod figures;
+pub mod get;
 pub(crate) mod node;
+pub(crate) mod peer;
 pub(crate) mod timing;
 pub(crate) mod turn;
 pub mod tx;

@@ -25,6 +25,15 @@ pub enum Better {
     Lower,
 }
 
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// No more than this.
+    AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
+}
+
 /// A benchmark's whole result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -131,6 +140,21 @@ impl Row {
         self.with("beside_low", theirs.low).with("beside_high", theirs.high)
     }
 
+    /// Says what the value must be, and whether it is: `bound`, `bound_is` and `holds`.
+    pub fn bound(self, bound: Bound) -> Self {
+        let (word, limit, holds) = match bound {
+            Bound::AtMost(limit) => ("at most", limit, self.value <= limit),
+            Bound::AtLeast(limit) => ("at least", limit, self.value >= limit),
+        };
+        self.with("bound", limit).with("bound_is", word).with("holds", holds)
+    }
+
+    /// Says what the ratio should at least be, and whether it is: `aim` and `reached`.
+    pub fn aim(self, ratio: f64) -> Self {
+        let reached = self.ratio.is_some_and(|ours| ours >= ratio);
+        self.with("aim", ratio).with("reached", reached)
+    }
+
     /// Adds a field of this benchmark's own.
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.extra.insert(key.into(), value.into());
@@ -194,6 +218,17 @@ mod tests {
             })
         );
         assert_eq!(serde_json::from_value::<Row>(json).expect("reads back"), row);
+    }
+
+    #[test]
+    fn bounds_and_aims_say_whether_they_are_met() {
+        let row = |value: f64| Row::new("x", "READs", Better::Lower, &[value]).beside("paper", &[2.0]);
+        let extra = |row: Row, key: &str| row.extra[key].clone();
+        assert_eq!(extra(row(1.0).bound(Bound::AtMost(1.04)), "holds"), true);
+        assert_eq!(extra(row(1.1).bound(Bound::AtMost(1.04)), "holds"), false);
+        assert_eq!(extra(row(0.6).bound(Bound::AtLeast(0.62)), "bound_is"), "at least");
+        assert_eq!(extra(row(1.0).aim(0.5), "reached"), true);
+        assert_eq!(extra(row(0.9).aim(0.5), "reached"), false);
     }
 
     #[test]

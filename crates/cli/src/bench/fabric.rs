@@ -31,6 +31,8 @@ mod rpc;
 const CLIENT_CORE: usize = 0;
 /// The first data region of a node.
 const DATA: RegionId = barn_server::RAW;
+/// How far a bare loop prefetches: what is best for it here.
+pub(crate) const BARE_AHEAD: usize = 16;
 /// READ sizes.
 const SIZES: [usize; 5] = [8, 64, 1 << 10, 64 << 10, 1 << 20];
 /// Windows of calls; 1 is the round trip.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use barn_server::Status;
 
-use crate::bench::timing::pin;
+use crate::bench::timing::{cpu_seconds, pin};
 
 /// The core that the node is kept on; the client is on the other one.
 const NODE_CORE: usize = 1;
@@ -56,12 +56,7 @@ impl BenchNode {
 
     /// Seconds of CPU that the node has used so far.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // The name, in brackets, may hold spaces; the times are the 12th and 13th after it.
-        let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks: u64 =
-            after.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum();
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+        cpu_seconds(self.child.id())
     }
 }
 

@@ -16,6 +16,19 @@ pub struct Args {
 /// Every benchmark.
 #[derive(Debug, clap::Subcommand)]
 pub enum Bench {
+    /// What the papers measured that does not depend on hardware: their value, ours, and the bound.
+    Figures(bench::figures::Args),
+
+    /// GETs of a table: rates beside the limit of the same memory, a map in the client's own process,
+    /// Redis and memcached.
+    ///
+    /// Node, peers and clients are processes of their own, and are measured in turn.
+    Get(bench::get::Args),
+
+    /// A client process of `barn bench get`.
+    #[command(hide = true)]
+    GetClient,
+
     /// READs and calls: latency and rate, each beside the bare limit of the same memory or
     /// socket.
     ///
@@ -32,6 +45,12 @@ pub enum Bench {
 /// Runs a benchmark.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let report = match &args.bench {
+        Bench::Figures(args) => bench::figures::run(args)?,
+        Bench::Get(args) => bench::get::run(args)?,
+        Bench::GetClient => {
+            bench::get::worker::run()?;
+            return Ok(Exit::Ok);
+        }
         Bench::Fabric(args) => bench::fabric::run(args)?,
         Bench::Tx(args) => bench::tx::run(args)?,
     };

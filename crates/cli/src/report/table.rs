@@ -4,15 +4,21 @@ use std::io::{self, Write};
 
 use super::Row;
 
-const HEAD: [&str; 6] = ["name", "value", "spread", "beside", "beside value", "ratio"];
+const HEAD: [&str; COLUMNS] = ["name", "value", "spread", "beside", "beside value", "ratio", "aim"];
+const COLUMNS: usize = 7;
 
-/// Writes the rows, leaving out the last three columns where no row has them.
+/// Writes the rows, leaving out the columns on the right that no row has.
 pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
-    let columns = if rows.iter().any(|row| row.beside.is_some()) { 6 } else { 3 };
+    let aims = rows.iter().any(|row| row.extra.contains_key("aim") || row.extra.contains_key("bound"));
+    let columns = match rows.iter().any(|row| row.beside.is_some()) {
+        _ if aims => COLUMNS,
+        true => COLUMNS - 1,
+        false => 3,
+    };
     let mut lines = vec![HEAD.map(str::to_owned)];
     lines.extend(rows.iter().map(cells));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
     for line in &lines {
         let mut text = String::new();
         for (column, (cell, width)) in line.iter().zip(widths).take(columns).enumerate() {
@@ -27,7 +33,7 @@ pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
-fn cells(row: &Row) -> [String; 6] {
+fn cells(row: &Row) -> [String; COLUMNS] {
     let figure = |value: f64| scaled(value, &row.unit);
     [
         row.name.clone(),
@@ -36,7 +42,26 @@ fn cells(row: &Row) -> [String; 6] {
         row.beside.clone().unwrap_or_default(),
         row.beside_value.map(figure).unwrap_or_default(),
         row.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
+        aim(row),
     ]
+}
+
+/// What the figure or its ratio should be, and a mark where it is not.
+fn aim(row: &Row) -> String {
+    let number = |key: &str| row.extra.get(key).and_then(serde_json::Value::as_f64);
+    let is = |key: &str, word: bool| row.extra.get(key) == Some(&word.into());
+    let sign = if row.extra.get("bound_is").is_some_and(|word| word == "at least") { "≥" } else { "≤" };
+    let (text, missed) = match (number("bound"), number("aim")) {
+        (Some(bound), _) => (format!("{sign} {}", plain(bound)), is("holds", false)),
+        (None, Some(aim)) => (format!("× {}", plain(aim)), is("reached", false)),
+        (None, None) => return String::new(),
+    };
+    format!("{text}{}", if missed { " missed" } else { "" })
+}
+
+/// A number as short as it can be said.
+fn plain(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 { format!("{value:e}") } else { value.to_string() }
 }
 
 /// A figure with its unit, scaled: 1500 ns is 1.50 µs, 2.5e6 ops/s is 2.50 Mops/s.
@@ -52,10 +77,15 @@ fn scaled(value: f64, unit: &str) -> String {
         .find(|(size, _)| value.abs() >= *size)
         .unwrap_or(*steps.last().expect("has steps"));
     let value = value / size;
+    // Two digits would make nothing of it; a time has units for that.
+    if value != 0.0 && value.abs() < 0.01 && prefix != "ns" {
+        return format!("{value:.1e} {prefix}{unit}").trim_end().to_owned();
+    }
     let digits = match value.abs() {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
-        _ => 2,
+        v if v >= 0.1 || v == 0.0 => 2,
+        _ => 4,
     };
     format!("{value:.digits$} {prefix}{unit}").trim_end().to_owned()
 }
@@ -63,7 +93,7 @@ fn scaled(value: f64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Better;
+    use crate::report::{Better, Bound};
 
     #[test]
     fn units_scale() {
@@ -76,6 +106,8 @@ mod tests {
             (999.0, "ops/s", "999 ops/s"),
             (1.25e10, "bytes/s", "12.5 Gbytes/s"),
             (93.5, "%", "93.5 %"),
+            (0.018, "of a slot", "0.0180 of a slot"),
+            (0.000_05, "", "5.0e-5"),
         ] {
             assert_eq!(scaled(value, unit), text);
         }
@@ -97,6 +129,16 @@ shm/read-64/pipelined  80.0 Mops/s  70.0 Mops/s – 90.0 Mops/s  bare load loop 
 tcp/rpc                    12.0 µs          12.0 µs – 12.0 µs
 "
         );
+    }
+
+    #[test]
+    fn aims_and_bounds_have_a_column_and_a_mark() {
+        let row = Row::new("x", "", Better::Higher, &[1.0]);
+        let cell = |row: Row| aim(&row);
+        assert_eq!(cell(row.clone()), "");
+        assert_eq!(cell(row.clone().bound(Bound::AtMost(1e-4))), "≤ 1e-4 missed");
+        assert_eq!(cell(row.clone().bound(Bound::AtLeast(0.62))), "≥ 0.62");
+        assert_eq!(cell(row.beside("y", &[4.0]).aim(0.5)), "× 0.5 missed");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{Pipeline, RemoteRegion};
 
 use super::bare_tcp::{BareTcp, Ends};
-use super::{Bench, SIZES};
+use super::{BARE_AHEAD, Bench, SIZES};
 use crate::bench::timing::{in_turn, rates};
 use crate::report::{Better, Row};
 
@@ -17,8 +17,6 @@ use crate::report::{Better, Row};
 const WINDOW: usize = 48;
 /// Bytes of a batch of READs.
 const BATCH_BYTES: usize = 256 << 10;
-/// How far the bare loop prefetches: what is best for it here.
-const BARE_AHEAD: usize = 16;
 /// From here on a READ is a copy more than a wait: it stands beside a memcpy.
 const COPY_BYTES: usize = 64 << 10;
 

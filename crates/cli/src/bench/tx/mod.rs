@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
         report.rows.extend(ours.chain(theirs).filter(|row| row.name.contains(&args.rows)));
         progress.step(&case.name());
     }
-    report.rows.extend(peers.absent.iter().map(|(name, fix)| rows::absent(name, fix)));
+    report.rows.extend(peers.absent.iter().map(|(name, fix)| crate::bench::peer::absent_row(name, fix)));
     Ok(report)
 }
 

@@ -42,11 +42,6 @@ pub(crate) fn peer(name: &str, case: Case, measured: &Measured) -> Row {
     figures(Row::rate(format!("peer/{name}/{}", case.name()), &measured.rates), measured)
 }
 
-/// A peer that could not be measured, and what to do about it.
-pub(crate) fn absent(name: &str, fix: &str) -> Row {
-    Row::rate(format!("peer/{name}/absent: {fix}"), &[]).with("absent", fix)
-}
-
 fn figures(row: Row, measured: &Measured) -> Row {
     row.with("abort_rate", measured.abort_rate())
         .with("p50_ns", measured.percentile_ns(50))

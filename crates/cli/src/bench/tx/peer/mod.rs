@@ -11,7 +11,7 @@
 //! | `redis-watch` | `WATCH`, `MGET`; `MULTI`, `MSET`, `EXEC`: two round trips on a Unix socket |
 //! | `redis-multi` | all in one pipelined `MULTI` … `EXEC` with `HINCRBY`: one round trip |
 
-use std::fmt;
+pub(crate) use crate::bench::peer::PeerError;
 
 mod redis;
 
@@ -71,46 +71,8 @@ pub(crate) const ALL: [(&str, Open); 5] = [
 
 #[cfg(not(feature = "peers"))]
 fn not_built(_objects: u32, _spin: bool) -> Result<Box<dyn Store>, PeerError> {
-    let fix = "cargo build --release -p barn-cli --features peers".to_owned();
-    Err(PeerError::Absent { peer: "it", fix })
+    Err(PeerError::Absent { peer: "it", fix: crate::bench::peer::BUILD_THEM_IN.to_owned() })
 }
-
-/// Why a peer could not do it.
-#[derive(Debug)]
-pub(crate) enum PeerError {
-    /// It is not there; what to do about it.
-    Absent {
-        /// Which.
-        peer: &'static str,
-        /// The command that brings it.
-        fix: String,
-    },
-    /// It failed.
-    Failed {
-        /// Which.
-        peer: &'static str,
-        /// What it said.
-        why: String,
-    },
-}
-
-impl PeerError {
-    /// It said so.
-    pub(crate) fn failed(peer: &'static str, why: impl fmt::Display) -> Self {
-        Self::Failed { peer, why: why.to_string() }
-    }
-}
-
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent { peer, fix } => write!(f, "{peer} is not there; {fix}"),
-            Self::Failed { peer, why } => write!(f, "{peer}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for PeerError {}
 
 /// An object as one string of bytes: the counter first.
 pub(crate) fn object(counter: u64) -> [u8; OBJECT_BYTES] {

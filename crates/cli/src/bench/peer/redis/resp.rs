@@ -1,18 +1,12 @@
 //! Redis's protocol, as much of it as two operations need: commands out, replies in.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
 use super::failed;
-use crate::bench::tx::peer::PeerError;
-
-/// A server that has not answered within this is gone.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+use crate::bench::peer::PeerError;
+use crate::bench::peer::link::{Link, Place};
 
 /// A reply, in the bytes that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply<'a> {
+pub(crate) enum Reply<'a> {
     /// `+OK`, `+QUEUED`.
     Simple(&'a [u8]),
     /// `-ERR …`.
@@ -27,7 +21,7 @@ pub(super) enum Reply<'a> {
 
 impl<'a> Reply<'a> {
     /// The bytes of a bulk reply.
-    pub(super) fn bulk(&self) -> Option<&'a [u8]> {
+    pub(crate) fn bulk(&self) -> Option<&'a [u8]> {
         match self {
             Self::Bulk(bytes) => *bytes,
             _ => None,
@@ -35,7 +29,7 @@ impl<'a> Reply<'a> {
     }
 
     /// What went wrong, if it did.
-    pub(super) fn fails(&self) -> Option<String> {
+    pub(crate) fn fails(&self) -> Option<String> {
         match self {
             Self::Error(why) => Some(String::from_utf8_lossy(why).into_owned()),
             _ => None,
@@ -45,90 +39,67 @@ impl<'a> Reply<'a> {
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Wire {
-    stream: UnixStream,
-    out: Vec<u8>,
-    input: Vec<u8>,
+pub(crate) struct Wire {
+    link: Link,
 }
 
 impl Wire {
-    /// Takes a stream over; a spinning one never sleeps while it waits.
-    pub(super) fn new(stream: UnixStream, spin: bool) -> Result<Self, PeerError> {
-        stream.set_nonblocking(spin).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER_MAX)).map_err(failed)?;
-        Ok(Self { stream, out: Vec::new(), input: Vec::new() })
+    /// Connects; a spinning one never sleeps while it waits.
+    pub(crate) fn connect(place: &Place, spin: bool) -> Result<Self, PeerError> {
+        Ok(Self { link: Link::connect("Redis", place, spin)? })
     }
 
     /// Adds a command to those that are sent next.
-    pub(super) fn command(&mut self, words: &[&[u8]]) {
-        // Into a vector, nothing fails.
-        let _ = write!(self.out, "*{}\r\n", words.len());
+    pub(crate) fn command(&mut self, words: &[&[u8]]) {
+        let out = &mut self.link.out;
+        length(out, b'*', words.len());
         for word in words {
-            let _ = write!(self.out, "${}\r\n", word.len());
-            self.out.extend_from_slice(word);
-            self.out.extend_from_slice(b"\r\n");
+            length(out, b'$', word.len());
+            out.extend_from_slice(word);
+            out.extend_from_slice(b"\r\n");
         }
     }
 
     /// Sends the commands, and hands over so many replies, numbered from 0.
-    pub(super) fn exchange(
+    pub(crate) fn exchange(
         &mut self,
         replies: usize,
         mut take: impl FnMut(usize, &Reply<'_>) -> Result<(), PeerError>,
     ) -> Result<(), PeerError> {
-        self.send()?;
-        self.input.clear();
+        self.link.send()?;
         let (mut number, mut at) = (0, 0);
         // The first failure is kept until all replies are in: the next exchange starts clean.
         let mut outcome = Ok(());
         while number < replies {
-            match parse(&self.input, at)? {
+            match parse(self.link.input(), at)? {
                 Some((reply, after)) => {
                     if outcome.is_ok() {
                         outcome = take(number, &reply);
                     }
                     (number, at) = (number + 1, after);
                 }
-                None => self.receive()?,
+                None => self.link.receive()?,
             }
         }
         outcome
     }
+}
 
-    fn send(&mut self) -> Result<(), PeerError> {
-        let mut sent = 0;
-        while sent < self.out.len() {
-            match self.stream.write(&self.out[sent..]) {
-                Ok(more) => sent += more,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        self.out.clear();
-        Ok(())
-    }
-
-    /// Waits for some bytes.
-    fn receive(&mut self) -> Result<(), PeerError> {
-        let mut chunk = [0; 16 << 10];
-        let mut deadline = None;
-        loop {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(failed("the server closed the connection")),
-                Ok(more) => {
-                    self.input.extend_from_slice(&chunk[..more]);
-                    return Ok(());
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    if Instant::now() > *deadline.get_or_insert_with(|| Instant::now() + ANSWER_MAX) {
-                        return Err(failed("the server does not answer"));
-                    }
-                    std::hint::spin_loop();
-                }
-                Err(error) => return Err(failed(error)),
-            }
+/// A length in decimal, behind its mark. Formatting would take longer than the rest of a command.
+fn length(out: &mut Vec<u8>, mark: u8, length: usize) {
+    out.push(mark);
+    let mut digits = [0; 20];
+    let (mut at, mut rest) = (digits.len(), length);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
         }
     }
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The reply that begins at `at`, and where it ends; none if not all of it is there yet.
@@ -174,6 +145,15 @@ fn parse(input: &[u8], at: usize) -> Result<Option<(Reply<'_>, usize)>, PeerErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_are_decimal() {
+        let mut out = Vec::new();
+        for each in [0, 7, 10, 16, 1234] {
+            length(&mut out, b'$', each);
+        }
+        assert_eq!(out, b"$0\r\n$7\r\n$10\r\n$16\r\n$1234\r\n");
+    }
 
     #[test]
     fn replies_are_read_once_they_are_whole() {

@@ -10,19 +10,10 @@
 use std::sync::Arc;
 
 use super::{OBJECT_BYTES, Peer, PeerError, Store, counter, object, raised};
-
-mod resp;
-mod server;
-
-use resp::{Reply, Wire};
-use server::Server;
+use crate::bench::peer::redis::{Reply, Server, Wire, failed};
 
 /// Objects loaded in one pipeline: their replies stay within the socket's buffer.
 const LOAD_BATCH: u32 = 500;
-
-fn failed(why: impl std::fmt::Display) -> PeerError {
-    PeerError::failed("Redis", why)
-}
 
 fn unexpected(reply: &Reply<'_>) -> PeerError {
     failed(format!("unexpected reply {reply:?}"))

@@ -1,0 +1,96 @@
+//! Keys, values, and which keys are asked for: the same for everybody, from a seed.
+
+use barn_fabric::seam::{Random, Seeded};
+
+use super::cell::Choice;
+
+/// A key: sixteen hexadecimal digits, which every peer's protocol can carry.
+pub(crate) type Key = [u8; 16];
+/// The length of a value.
+pub(crate) const VALUE_BYTES: usize = 32;
+/// YCSB's.
+const ZIPF_EXPONENT: f64 = 0.99;
+
+/// The key of a number. No two numbers have the same.
+pub(crate) fn key(number: u64) -> Key {
+    let mut digits = [0; 16];
+    let scattered = scatter(number);
+    for (at, digit) in digits.iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(scattered >> (60 - 4 * at)) as usize & 15];
+    }
+    digits
+}
+
+/// A key's value: the key, and the key with every bit turned.
+pub(crate) fn value(key: &Key) -> [u8; VALUE_BYTES] {
+    std::array::from_fn(|at| if at < 16 { key[at] } else { !key[at - 16] })
+}
+
+/// SplitMix64's last steps: each number goes to another.
+pub(crate) fn scatter(number: u64) -> u64 {
+    Seeded::new(number).next()
+}
+
+/// A cache line: what holds a key and its value.
+pub(crate) const LINE_BYTES: usize = 64;
+
+/// Keys to ask for, in order.
+pub(crate) struct Pool {
+    pub(crate) keys: Vec<Key>,
+    /// A place for each key in memory of a given length, at which bare loads look.
+    pub(crate) offsets: Vec<u32>,
+}
+
+impl Pool {
+    /// So many draws from `keys` keys, with places in so much memory.
+    pub(crate) fn new(choice: Choice, keys: u32, draws: usize, seed: u64, memory_bytes: u32) -> Self {
+        let mut random = Seeded::new(seed);
+        let numbers: Vec<u32> = match choice {
+            Choice::Uniform => (0..draws).map(|_| random.below(u64::from(keys)) as u32).collect(),
+            Choice::Zipf => {
+                let zipf = Zipf::new(keys);
+                // Hot keys are not neighbours.
+                let scattered = |rank: u32| (scatter(!u64::from(rank)) % u64::from(keys)) as u32;
+                (0..draws).map(|_| scattered(zipf.rank(random.next()))).collect()
+            }
+        };
+        let lines = u128::from(memory_bytes / LINE_BYTES as u32);
+        let offset = |number: &u32| {
+            let line = (u128::from(scatter(u64::from(*number))) * lines) >> 64;
+            line as u32 * LINE_BYTES as u32
+        };
+        let offsets = numbers.iter().map(offset).collect();
+        Self { keys: numbers.iter().map(|number| key(u64::from(*number))).collect(), offsets }
+    }
+}
+
+/// Zipf's law over ranks from 0 (Gray and others, "Quickly generating billion-record synthetic
+/// databases", SIGMOD 1994).
+struct Zipf {
+    keys: f64,
+    zeta: f64,
+    alpha: f64,
+    eta: f64,
+}
+
+impl Zipf {
+    fn new(keys: u32) -> Self {
+        let zeta = |keys: u32| (1..=keys).map(|rank| f64::from(rank).powf(-ZIPF_EXPONENT)).sum::<f64>();
+        let all = zeta(keys);
+        let eta = (1.0 - (2.0 / f64::from(keys)).powf(1.0 - ZIPF_EXPONENT)) / (1.0 - zeta(2) / all);
+        Self { keys: f64::from(keys), zeta: all, alpha: 1.0 / (1.0 - ZIPF_EXPONENT), eta }
+    }
+
+    fn rank(&self, random: u64) -> u32 {
+        let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
+        let at = uniform * self.zeta;
+        if at < 1.0 {
+            return 0;
+        }
+        if at < 1.0 + 0.5f64.powf(ZIPF_EXPONENT) {
+            return 1;
+        }
+        let rank = self.keys * (self.eta * uniform - self.eta + 1.0).powf(self.alpha);
+        rank.min(self.keys - 1.0) as u32
+    }
+}
