@@ -8,6 +8,7 @@ pub mod figures;
 pub mod get;
 pub(crate) mod node;
 pub(crate) mod peer;
+pub mod selector;
 pub(crate) mod timing;
 pub(crate) mod turn;
 pub mod tx;

@@ -36,6 +36,12 @@ pub enum Bench {
     /// measured in turn; a figure is the median of the repeats, with the lowest and highest.
     Fabric(bench::fabric::Args),
 
+    /// Cell's selector against every fixed mix of one-sided reads and requests, with much and little CPU
+    /// for the node and in a spike of load.
+    ///
+    /// Also draws what was chosen over time, as an SVG.
+    Selector(bench::selector::Args),
+
     /// Transactions: rate, latency and conflicts, beside the best of SQLite, LMDB, redb and Redis.
     ///
     /// All keep their data in memory, without a disk, and are measured in turn.
@@ -52,6 +58,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
             return Ok(Exit::Ok);
         }
         Bench::Fabric(args) => bench::fabric::run(args)?,
+        Bench::Selector(args) => bench::selector::run(args)?,
         Bench::Tx(args) => bench::tx::run(args)?,
     };
     let mut out = anstream::stdout().lock();

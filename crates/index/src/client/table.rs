@@ -280,6 +280,13 @@ impl Table {
         self.fetch_roots(shard).await.map(|_| ())
     }
 
+    /// How many keys this client has looked up one-sidedly, and how many by request.
+    pub fn ways_taken(&self) -> (u64, u64) {
+        let counts = &self.inner.counts;
+        // ORDER: Relaxed: counters, of which nothing else follows.
+        (counts.gets.load(Ordering::Relaxed), counts.requests.load(Ordering::Relaxed))
+    }
+
     /// What the table holds, and how this client has read it.
     pub async fn stats(&self) -> Result<TableStats, TableError> {
         // ORDER: Relaxed: counters, of which nothing else follows.

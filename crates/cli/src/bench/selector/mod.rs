@@ -1,0 +1,279 @@
+//! `barn bench selector`: Cell's selector against every fixed mix of the two ways to read.
+//!
+//! | row | what the node has |
+//! |---|---|
+//! | `TRANSPORT/plenty/auto` | a core of its own |
+//! | `TRANSPORT/little/auto` | a core that it shares with threads that never rest |
+//! | `TRANSPORT/spike/settled` | such threads for a second, and then none |
+//!
+//! Each mix, 0 to 100 % by request in steps of 10, and `auto` are measured in turn; beside `auto` stands
+//! the best mix. `settled` is how long after a change `auto` needed until it was as fast as it then
+//! stayed. What it chose over time, and what that cost, is drawn as an SVG.
+
+mod draw;
+
+use std::hint::black_box;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use barn::{Barn, Connect, Found, Table, TableOptions, Way};
+
+use crate::bench::node::BenchNode;
+use crate::bench::timing::pin;
+use crate::progress::Progress;
+use crate::report::{Better, Bound, Report, Row};
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Shorter slices, fewer repeats.
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Over which transport: `shm` or `tcp`; both if none is named.
+    #[arg(long, value_name = "TRANSPORT")]
+    pub transport: Option<String>,
+
+    /// Where the drawing goes.
+    #[arg(long, value_name = "FILE", default_value = "barn-selector.svg")]
+    pub svg: PathBuf,
+}
+
+const KEYS: u64 = 100_000;
+/// The cores of the client and of the node, as everywhere in the benchmarks.
+const CLIENT_CORE: usize = 0;
+const NODE_CORE: usize = 1;
+/// Threads that a node with little CPU shares its core with.
+const RIVALS: usize = 4;
+/// A point of the drawing.
+const BIN: Duration = Duration::from_millis(20);
+
+fn key(number: u64) -> [u8; 16] {
+    let mut key = *b"selector........";
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn failed(error: barn::Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// Threads that never rest, on the node's core.
+struct Rivals {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Rivals {
+    fn start(count: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..count).map(|_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                pin(None, NODE_CORE);
+                let mut number = 1u64;
+                // ORDER: Relaxed: a flag that stands alone.
+                while !stop.load(Ordering::Relaxed) {
+                    number = black_box(number.wrapping_mul(3));
+                }
+            })
+        });
+        Self { stop: stop.clone(), threads: threads.collect() }
+    }
+}
+
+impl Drop for Rivals {
+    fn drop(&mut self) {
+        // ORDER: Relaxed: as above.
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// A reader of random keys.
+struct Reader {
+    random: u64,
+    found: Found,
+}
+
+impl Reader {
+    /// Reads for so long; gives gets a second.
+    fn read(&mut self, table: &Table, time: Duration) -> io::Result<f64> {
+        let (mut gets, started) = (0u64, Instant::now());
+        while started.elapsed() < time {
+            for _ in 0..16 {
+                self.one(table)?;
+            }
+            gets += 16;
+        }
+        Ok(gets as f64 / started.elapsed().as_secs_f64())
+    }
+
+    fn one(&mut self, table: &Table) -> io::Result<()> {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let number = ((u128::from(self.random) * u128::from(KEYS)) >> 64) as u64;
+        match table.find_into(&key(number), &mut self.found).map_err(failed)? {
+            true => Ok(()),
+            false => Err(io::Error::other("a key that was put is not there")),
+        }
+    }
+}
+
+/// A moment of the drawing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Since the start, in seconds.
+    pub(crate) at: f64,
+    /// The part that went by request.
+    pub(crate) by_request: f64,
+    /// What a get took, in microseconds.
+    pub(crate) latency: f64,
+}
+
+/// Measures.
+pub fn run(args: &Args) -> io::Result<Report> {
+    let (slice, repeats) = match args.quick {
+        true => (Duration::from_millis(60), 3),
+        false => (Duration::from_millis(200), 7),
+    };
+    let transports: Vec<&str> = ["shm", "tcp"]
+        .into_iter()
+        .filter(|name| args.transport.as_ref().is_none_or(|wanted| wanted == name))
+        .collect();
+    if transports.is_empty() {
+        return Err(io::Error::other("no such transport: shm or tcp"));
+    }
+    let mut report = Report::new("selector");
+    let mut progress = Progress::new(transports.len() as u64 * 3);
+    let mut drawings = Vec::new();
+    for transport in transports {
+        let node = BenchNode::start(256 << 20, 0, None)?;
+        pin(None, CLIENT_CORE);
+        let barn = Connect::new().to(&node.address(transport)).map_err(failed)?;
+        let table = fill(&barn)?;
+        let mut reader = Reader { random: 0x5eed_1234_5678, found: Found::default() };
+        for (name, rivals) in [("plenty", 0), ("little", RIVALS)] {
+            progress.show(&format!("{transport}/{name}"));
+            let _rivals = Rivals::start(rivals);
+            report.push(sweep(&format!("{transport}/{name}/auto"), &table, &mut reader, slice, repeats)?);
+            progress.step(name);
+        }
+        progress.show(&format!("{transport}/spike"));
+        let (moments, changes) = spike(&table, &mut reader)?;
+        let settled = changes.iter().map(|change| settled(&moments, *change)).fold(0.0, f64::max);
+        let row = Row::new(format!("{transport}/spike/settled"), "s", Better::Lower, &[settled]);
+        report.push(row.bound(Bound::AtMost(1.0)));
+        drawings.push((transport, moments, changes));
+        progress.step("spike");
+    }
+    std::fs::write(&args.svg, draw::svg(&drawings))?;
+    Ok(report)
+}
+
+fn fill(barn: &Barn) -> io::Result<Table> {
+    let options = TableOptions { capacity: KEYS, inline_bytes: 32, ..TableOptions::default() };
+    let table = barn.create_table("selector", options, 0).map_err(failed)?;
+    let keys: Vec<[u8; 16]> = (0..KEYS).map(key).collect();
+    for keys in keys.chunks(512) {
+        let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &[7u8; 32][..])).collect();
+        table.put_many(&pairs).map_err(failed)?;
+    }
+    Ok(table)
+}
+
+/// Every mix and `auto` in turn; `auto` beside the best mix.
+fn sweep(name: &str, table: &Table, reader: &mut Reader, slice: Duration, repeats: usize) -> io::Result<Row> {
+    let mixes: Vec<Way> = (0..=10).map(|tenth| Way::Mix(tenth * 10)).chain([Way::Auto]).collect();
+    let mut samples = vec![Vec::new(); mixes.len()];
+    // Memory is mapped, and the selector learns, before anything counts.
+    reader.read(&table.read_by(Way::Auto), slice)?;
+    for _ in 0..repeats {
+        for (way, samples) in mixes.iter().zip(&mut samples) {
+            samples.push(reader.read(&table.read_by(*way), slice)?);
+        }
+    }
+    let median = |samples: &[f64]| {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    };
+    let best = (0..11).max_by(|one, other| median(&samples[*one]).total_cmp(&median(&samples[*other])));
+    let best = best.unwrap_or(0);
+    let sweep: Vec<f64> = samples[..11].iter().map(|samples| median(samples).round()).collect();
+    let row = Row::rate(name, &samples[11]).beside(format!("{} % by request", best * 10), &samples[best]);
+    Ok(row.aim(0.95).with("sweep", sweep))
+}
+
+/// Reads with `auto` while the node loses its core for a second, and gets it back. Gives the moments of
+/// change, too.
+fn spike(table: &Table, reader: &mut Reader) -> io::Result<(Vec<Moment>, Vec<f64>)> {
+    let table = table.read_by(Way::Auto);
+    let (mut moments, mut changes) = (Vec::new(), Vec::new());
+    let started = Instant::now();
+    let mut rivals = None;
+    for (until, count) in [(1.0, 0), (2.0, RIVALS), (3.0, 0)] {
+        drop(rivals.take());
+        if started.elapsed().as_secs_f64() > 0.5 {
+            changes.push(started.elapsed().as_secs_f64());
+        }
+        rivals = Some(Rivals::start(count));
+        while started.elapsed().as_secs_f64() < until {
+            let (at, before) = (Instant::now(), table.futures().ways_taken());
+            let rate = reader.read(&table, BIN)?;
+            let after = table.futures().ways_taken();
+            let (one_sided, requests) = (after.0 - before.0, after.1 - before.1);
+            moments.push(Moment {
+                at: (at - started).as_secs_f64(),
+                by_request: requests as f64 / (one_sided + requests).max(1) as f64,
+                latency: 1e6 / rate,
+            });
+        }
+    }
+    Ok((moments, changes))
+}
+
+/// How long after a change it took until a get took no more than a fifth longer than it then did.
+fn settled(moments: &[Moment], change: f64) -> f64 {
+    let after: Vec<&Moment> =
+        moments.iter().filter(|moment| moment.at >= change && moment.at < change + 1.0).collect();
+    let mut latencies: Vec<f64> = after.iter().skip(after.len() / 2).map(|moment| moment.latency).collect();
+    latencies.sort_by(f64::total_cmp);
+    let Some(usual) = latencies.get(latencies.len() / 2).copied() else { return f64::NAN };
+    let steady = |window: &[&Moment]| {
+        let mut latencies: Vec<f64> = window.iter().map(|moment| moment.latency).collect();
+        latencies.sort_by(f64::total_cmp);
+        latencies[latencies.len() / 2] <= usual * 1.2
+    };
+    after.windows(3).find(|window| steady(window)).map_or(f64::INFINITY, |window| window[0].at - change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(at: f64, latency: f64) -> Moment {
+        Moment { at, by_request: 0.0, latency }
+    }
+
+    #[test]
+    fn it_has_settled_when_it_is_as_fast_as_it_stays() {
+        let slow = (0..10).map(|number| moment(1.0 + f64::from(number) * 0.02, 50.0));
+        let quick = (10..50).map(|number| moment(1.0 + f64::from(number) * 0.02, 2.0));
+        let moments: Vec<Moment> = slow.chain(quick).collect();
+        let settled = settled(&moments, 1.0);
+        assert!((0.15..=0.25).contains(&settled), "{settled}");
+    }
+
+    #[test]
+    fn the_drawing_is_an_svg_with_every_transport() {
+        let moments: Vec<Moment> = (0..100).map(|number| moment(f64::from(number) * 0.02, 2.0)).collect();
+        let svg = draw::svg(&[("shm", moments.clone(), vec![1.0]), ("tcp", moments, vec![1.0])]);
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.contains("tcp"), "{svg}");
+    }
+}
