@@ -239,7 +239,7 @@ fn client(address: &str) -> Result<(), String> {
 }
 
 fn plan() -> Plan {
-    Plan { hot: number("--hot", 8), cold: 20_000, hot_percent: 75, read_percent: 60 }
+    Plan { hot: number("--hot", 8), cold: 20_000, hot_percent: 75, read_percent: 60, flood: 100 }
 }
 
 /// Seed after seed on simulated worlds, on every core.
@@ -254,7 +254,7 @@ fn simulate() -> Result<String, String> {
             let report = barn_index::scenario::run(seed, each);
             if let Some(failure) = report.failure {
                 done.store(u64::MAX / 2, Ordering::Relaxed);
-                return Err(format!("seed {seed} of {each} operations: {failure}"));
+                return Err(format!("seed {seed} of {each} steps: {failure}"));
             }
             done.fetch_add(report.judged.operations, Ordering::Relaxed);
             sum[report.kind as usize] += report.judged.operations;

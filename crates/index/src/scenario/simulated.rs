@@ -201,8 +201,8 @@ impl Scene {
     }
 }
 
-/// One run: what it is like follows from the seed.
-pub fn run(seed: u64, operations: u64) -> Report {
+/// One run of so many steps: what it is like follows from the seed.
+pub fn run(seed: u64, steps: u64) -> Report {
     let mut random = Seeded::new(seed ^ 0x7461_626c_6573);
     let kind = [Kind::Hopscotch, Kind::Cuckoo, Kind::Cache][(seed % 3) as usize];
     let mut options = WorldOptions::default();
@@ -218,8 +218,13 @@ pub fn run(seed: u64, operations: u64) -> Report {
     let table = TableOptions { seed: random.next() | 1, ..cramped(kind) };
     let directory = Arc::new(Directory::new());
     directory.install(configuration(nodes, &table), Duration::ZERO);
-    let plan =
-        Plan { hot: 1 + random.below(4), cold: 2_000, hot_percent: 40 + random.below(40), read_percent: 50 };
+    let plan = Plan {
+        hot: 1 + random.below(4),
+        cold: 6_000,
+        hot_percent: 40 + random.below(40),
+        read_percent: 50,
+        flood: 600,
+    };
     let mut scene = Scene {
         world: World::new(seed, options),
         directory,
@@ -228,7 +233,7 @@ pub fn run(seed: u64, operations: u64) -> Report {
         life_max,
         recorders: RefCell::default(),
         torn: RefCell::default(),
-        left: Cell::new(operations),
+        left: Cell::new(steps),
         deaths: Cell::new(0),
         next: Cell::new(1),
     };
@@ -241,7 +246,7 @@ pub fn run(seed: u64, operations: u64) -> Report {
     let ended = scene.world.run(Duration::from_secs(600));
     let mut failure = scene.torn.borrow_mut().take();
     if ended != RunEnd::Done {
-        failure.get_or_insert(format!("{} operations were not done in time: {ended:?}", scene.left.get()));
+        failure.get_or_insert(format!("{} steps were not done in time: {ended:?}", scene.left.get()));
     }
     let recorders: Vec<Shared> = scene.recorders.borrow_mut().drain(..).collect();
     let taken = recorders.iter().map(|recorder| {
@@ -276,8 +281,8 @@ fn start_worker(scene: &Rc<Scene>) {
         let mut idle = work_world.random(&format!("pauses of {number}"));
         let mut worker = Worker::new(number, &table, recorder, scene.plan, random);
         while scene.left.get() > 0 {
-            let steps = worker.step().await;
-            scene.left.set(scene.left.get().saturating_sub(steps));
+            worker.step().await;
+            scene.left.set(scene.left.get().saturating_sub(1));
             if let Some(torn) = worker.torn.take() {
                 scene.torn.borrow_mut().get_or_insert(torn);
             }

@@ -28,6 +28,8 @@ pub struct Plan {
     pub hot_percent: u64,
     /// Of 100 operations, those that read.
     pub read_percent: u64,
+    /// Cold keys that are put at once, now and then.
+    pub flood: u64,
 }
 
 /// A client that is watched.
@@ -265,8 +267,18 @@ impl<J: Journal> Worker<J> {
         1
     }
 
+    /// Cold keys of the whole range, many at once.
+    fn flood(&mut self) -> Vec<u64> {
+        let Plan { hot, cold, flood, .. } = self.plan;
+        let mut keys: Vec<u64> = (0..flood).map(|_| hot + self.random.below(cold)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
     async fn put_many(&mut self) -> u64 {
-        let (numbers, table) = (self.keys(), self.table());
+        let numbers = if self.random.below(2) == 0 { self.flood() } else { self.keys() };
+        let table = self.table();
         let mut pairs = Vec::new();
         let mut pending = Vec::new();
         for at in &numbers {
