@@ -143,6 +143,9 @@ impl Table {
         let hashed = &hashed[..keys.len()];
         let link = &self.inner.shards[shard];
         let end = first + keys.len();
+        if self.way == Way::Auto && !link.is_known() {
+            self.fetch_roots(link).await?;
+        }
         let sent = (self.way == Way::Auto).then(|| link.batched.choose(&self.inner.client));
         let by_request = match (self.way, &sent) {
             (Way::Request, _) => true,
@@ -158,7 +161,7 @@ impl Table {
             false => self.look_many(link, hashed, first, answers).await,
         };
         if let Some(sent) = sent {
-            link.batched.done(&self.inner.client, &sent, keys.len(), 1);
+            link.batched.done(&self.inner.client, &sent, keys.len());
         }
         done
     }

@@ -1,18 +1,28 @@
 //! Choosing between the two ways to read, by what they have cost lately: Cell's selector.
+//!
+//! Over shm a lookup takes less than a microsecond, and asking the selector and the clock for each would
+//! take a good part of that: there, one decision holds for the lookups of the next microseconds.
 
+use crate::options::Kind;
 use crate::selector::{Choice, SelectorOptions, SharedSelector};
 use barn_transaction::Client;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Threads that choose without being in each other's way.
 const THREADS: usize = 8;
+/// For how long a decision holds, if lookups are that quick.
+const HOLDS: Duration = Duration::from_micros(4);
 
-/// A selector, and the time as it was when last somebody looked.
+/// A selector, and its last decision.
 pub(super) struct Choosing {
     selector: SharedSelector,
-    now: AtomicU64,
+    /// READs of a lookup: m.
+    reads: f32,
+    /// Lookups for which the last decision still holds.
+    held: AtomicU32,
+    by_request: AtomicBool,
 }
 
 impl fmt::Debug for Choosing {
@@ -21,43 +31,56 @@ impl fmt::Debug for Choosing {
     }
 }
 
-/// A lookup that was sent one way.
+/// A lookup that is sent one way.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) choice: Choice,
-    /// When it began, if it is timed.
-    began: Option<Duration>,
+    /// When it began, if it is timed, and whether it only explores.
+    began: Option<(Duration, bool)>,
 }
 
 impl Choosing {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(kind: Kind, seed: u64) -> Self {
         Self {
             selector: SharedSelector::new(SelectorOptions::default(), seed, THREADS),
-            now: AtomicU64::new(0),
+            reads: match kind {
+                Kind::Hopscotch => 1.0,
+                Kind::Cuckoo => 2.5,
+                Kind::Cache => 2.0,
+            },
+            held: AtomicU32::new(0),
+            by_request: AtomicBool::new(false),
         }
     }
 
     /// Chooses a way for the next lookup.
     #[inline]
     pub(super) fn choose(&self, client: &Client) -> Sent {
-        // ORDER: Relaxed: a time that stands alone; it may be behind.
-        let mut now = Duration::from_nanos(self.now.load(Ordering::Relaxed));
-        if now.is_zero() {
-            now = client.now();
+        // ORDER: Relaxed, here and below: hints that stand alone; of two threads one may count for both.
+        let held = self.held.load(Ordering::Relaxed);
+        if held > 0 {
+            self.held.store(held - 1, Ordering::Relaxed);
+            let by_request = self.by_request.load(Ordering::Relaxed);
+            let choice = if by_request { Choice::Request } else { Choice::OneSided };
+            return Sent { choice, began: None };
         }
-        let chosen = self.selector.choose(now, self.selector.reads_expected());
-        Sent { choice: chosen.choice, began: chosen.timed.then(|| client.now()) }
+        let now = client.now();
+        let chosen = self.selector.choose(now, self.reads);
+        Sent { choice: chosen.choice, began: Some((now, chosen.explores)) }
     }
 
-    /// Notes what a lookup has cost, for each of its keys.
+    /// Notes what a lookup of so many keys has cost.
     #[inline]
-    pub(super) fn done(&self, client: &Client, sent: &Sent, keys: usize, reads: u32) {
-        if let Some(began) = sent.began {
-            let now = client.now();
-            let latency = now.saturating_sub(began) / keys.max(1) as u32;
-            self.selector.measured(now, sent.choice, latency, reads.max(1));
+    pub(super) fn done(&self, client: &Client, sent: &Sent, keys: usize) {
+        let Some((began, explores)) = sent.began else { return };
+        let now = client.now();
+        let took = now.saturating_sub(began);
+        self.selector.measured(now, sent.choice, took / keys.max(1) as u32, self.reads as u32);
+        if !explores {
+            let holds = (HOLDS.as_nanos() as u64).checked_div(took.as_nanos() as u64).unwrap_or(0);
             // ORDER: Relaxed: as above.
-            self.now.store(now.as_nanos() as u64, Ordering::Relaxed);
+            self.by_request.store(sent.choice == Choice::Request, Ordering::Relaxed);
+            self.held.store(holds.min(64) as u32, Ordering::Relaxed);
         }
     }
 }

@@ -48,12 +48,16 @@ impl Table {
                 false => self.find_one_sided(shard, key, found).await?,
             },
             Way::Auto => {
+                // What is done once is not what a lookup costs.
+                if !shard.is_known() {
+                    self.fetch_roots(shard).await?;
+                }
                 let sent = shard.single.choose(&self.inner.client);
                 let there = match sent.choice {
                     Choice::OneSided => self.find_one_sided(shard, key, found).await?,
                     Choice::Request => self.find_by_request(shard, key, found).await?,
                 };
-                shard.single.done(&self.inner.client, &sent, 1, 1);
+                shard.single.done(&self.inner.client, &sent, 1);
                 there
             }
         };

@@ -12,7 +12,7 @@ use barn_cluster::{MemberId, TablePlacement};
 use barn_transaction::{Client, ClientError};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -113,6 +113,8 @@ pub(super) struct ShardLink {
     pub(super) part: Part,
     pub(super) member: MemberId,
     roots: RwLock<Option<Arc<Roots>>>,
+    /// Whether there were any.
+    known: AtomicBool,
     /// Which way is faster now, for one key and for many at once.
     pub(super) single: Choosing,
     pub(super) batched: Choosing,
@@ -143,8 +145,9 @@ impl Table {
                 part: Part { table: placed.table, shard: shard as u16, shards },
                 member: *member,
                 roots: RwLock::new(None),
-                single: Choosing::new(client.random()),
-                batched: Choosing::new(client.random()),
+                known: AtomicBool::new(false),
+                single: Choosing::new(options.kind, client.random()),
+                batched: Choosing::new(options.kind, client.random()),
             })
             .collect();
         let inner = Inner { client, placed, options, shards: links, counts: Counts::default() };
@@ -313,6 +316,13 @@ impl Table {
 }
 
 impl ShardLink {
+    /// Whether its roots are known.
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        // ORDER: Relaxed: a hint; the roots themselves are behind their lock.
+        self.known.load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub(super) fn known(&self) -> Option<Arc<Roots>> {
         self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
@@ -320,5 +330,7 @@ impl ShardLink {
 
     fn learn(&self, roots: Arc<Roots>) {
         *self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(roots);
+        // ORDER: Relaxed: as in `is_known`.
+        self.known.store(true, Ordering::Relaxed);
     }
 }

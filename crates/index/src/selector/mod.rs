@@ -15,6 +15,7 @@
 //! Where this is not the paper's:
 //! - a READ of shared memory takes about 100 ns and reading the clock twice takes 50, so where
 //!   operations are quick only some are timed; see [`SelectorOptions::timed_ns`];
+//! - samples grow old: see [`SelectorOptions::fresh_max`];
 //! - exploring has its share of the time, not only of the operations: see
 //!   [`SelectorOptions::explore_share`];
 //! - where READs do not queue at all, l_r - RTT is 0, and the paper's rule never asks the node, however
@@ -89,6 +90,10 @@ pub struct SelectorOptions {
     pub explore_share: f32,
     /// After so long without an operation nothing is known any more.
     pub idle_max: Duration,
+    /// Twice this time, at the most, a way is not taken at all, and its samples are forgotten where there was none
+    /// for a quarter of it: the paper wants them to cover from milliseconds to a second, and of a way
+    /// that is seldom taken a hundred would cover minutes.
+    pub fresh_max: Duration,
     /// Samples of each way, at the start, before they are compared. Until then the ways alternate.
     pub samples_min: usize,
     /// Operations that take at least so long are all timed. Of others one in so many that the
@@ -105,6 +110,7 @@ impl Default for SelectorOptions {
             explore_probability: 0.01,
             explore_share: 0.02,
             idle_max: Duration::from_secs(3),
+            fresh_max: Duration::from_millis(400),
             samples_min: 8,
             timed_ns: 2_500,
         }
@@ -126,6 +132,10 @@ pub struct Selector {
     timed_each: f32,
     random: u64,
     used_at_ns: u64,
+    /// When the last sample of each way was added.
+    request_at_ns: u64,
+    one_sided_at_ns: u64,
+    fresh_max_ns: u64,
     idle_max_ns: u64,
     /// What was chosen last while nothing was known.
     turn: Choice,
@@ -145,6 +155,8 @@ struct Estimate {
     /// A random number of 32 bits below this explores requests, where READs seem better; and READs.
     explore_request: u32,
     explore_read: u32,
+    /// However bad it seems, a way is taken when it was not for so long.
+    overdue_ns: u64,
 }
 
 impl Selector {
@@ -159,6 +171,9 @@ impl Selector {
             // xorshift stays at 0 forever if it starts there.
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             used_at_ns: 0,
+            request_at_ns: 0,
+            one_sided_at_ns: 0,
+            fresh_max_ns: nanoseconds(options.fresh_max),
             idle_max_ns: nanoseconds(options.idle_max),
             turn: Choice::Request,
             estimate: None,
@@ -178,11 +193,13 @@ impl Selector {
             return Chosen { choice: self.turn, timed: true, explores: false };
         };
         let better = estimate.better(reads_expected);
-        let explore_below = match better {
-            Choice::OneSided => estimate.explore_request,
-            Choice::Request => estimate.explore_read,
+        let (explore_below, last) = match better {
+            Choice::OneSided => (estimate.explore_request, self.request_at_ns),
+            Choice::Request => (estimate.explore_read, self.one_sided_at_ns),
         };
-        let explores = (random as u32) < explore_below;
+        // However bad it seems: what seems so may be one long wait of the client's own.
+        let overdue = self.used_at_ns.saturating_sub(last) > estimate.overdue_ns;
+        let explores = (random as u32) < explore_below || overdue;
         let choice = if explores { better.other() } else { better };
         let timed_below = match choice {
             Choice::Request => estimate.request_timed,
@@ -203,6 +220,7 @@ impl Selector {
     pub fn measured(&mut self, now: Duration, choice: Choice, latency: Duration, reads: u32) {
         self.touch(now);
         let nanoseconds = nanoseconds(latency) as f32;
+        self.drop_stale(choice);
         let kept = match choice {
             Choice::Request => self.request.add(nanoseconds),
             // All of it was in the client's own cache: that says nothing about READs.
@@ -255,6 +273,22 @@ impl Selector {
         }
     }
 
+    /// Forgets the samples of a way of which there was none for long, before the next is added.
+    #[inline]
+    fn drop_stale(&mut self, choice: Choice) {
+        let at = match choice {
+            Choice::Request => &mut self.request_at_ns,
+            Choice::OneSided => &mut self.one_sided_at_ns,
+        };
+        let last = std::mem::replace(at, self.used_at_ns);
+        if self.used_at_ns.saturating_sub(last) > self.fresh_max_ns / 4 {
+            match choice {
+                Choice::Request => self.request.clear(),
+                Choice::OneSided => self.one_sided.clear(),
+            }
+        }
+    }
+
     /// How often to explore a way that takes `worse` where the other takes `better`.
     fn explore_below(&self, better: f32, worse: f32) -> u32 {
         let share = self.options.explore_share * better / worse.max(1.0);
@@ -263,7 +297,11 @@ impl Selector {
     }
 
     fn estimated(&self) -> Option<Estimate> {
-        let few = self.options.samples_min.clamp(1, self.options.samples.max(1));
+        // What is known once is known by less later.
+        let few = match self.estimate {
+            Some(_) => 1,
+            None => self.options.samples_min.clamp(1, self.options.samples.max(1)),
+        };
         if self.one_sided.len() < few || self.request.len() < few {
             return None;
         }
@@ -277,6 +315,8 @@ impl Selector {
         let lookup = read * self.reads;
         estimate.explore_request = self.explore_below(lookup, request);
         estimate.explore_read = self.explore_below(request, lookup);
+        let worse = request.max(lookup) / self.options.explore_share.max(0.001);
+        estimate.overdue_ns = (worse as u64).clamp(self.fresh_max_ns / 2, self.fresh_max_ns * 2);
         Some(estimate)
     }
 
@@ -296,7 +336,7 @@ impl Estimate {
     fn new(request: f32, read: f32, rtt: f32, timed_each: f32) -> Self {
         let (request_timed, read_timed) = (request * timed_each, read * timed_each);
         let (request, read) = (request - rtt, read - rtt);
-        Self { request, read, request_timed, read_timed, explore_request: 0, explore_read: 0 }
+        Self { request, read, request_timed, read_timed, explore_request: 0, explore_read: 0, overdue_ns: 0 }
     }
 
     #[inline]

@@ -139,8 +139,8 @@ pub(crate) struct Moment {
 /// Measures.
 pub fn run(args: &Args) -> io::Result<Report> {
     let (slice, repeats) = match args.quick {
-        true => (Duration::from_millis(60), 3),
-        false => (Duration::from_millis(200), 7),
+        true => (Duration::from_millis(200), 3),
+        false => (Duration::from_millis(400), 7),
     };
     let transports: Vec<&str> = ["shm", "tcp"]
         .into_iter()

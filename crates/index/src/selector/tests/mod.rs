@@ -179,3 +179,26 @@ fn reads_of_a_lookup_are_learned() {
     selector.measured(ns(1_000), Choice::OneSided, ns(10), 0);
     assert_eq!(selector.latencies(), None);
 }
+
+/// A client is held up for 300 ms in its first READs: it must not believe for long that READs are slow.
+#[test]
+fn one_long_wait_at_the_start_is_soon_forgotten() {
+    let mut selector = Selector::new(SelectorOptions::default(), 3);
+    let (mut now, mut first, mut wrong) = (0, true, 0);
+    while now < 2_000_000_000 {
+        let chosen = selector.choose(ns(now), 1.0);
+        let took = match chosen.choice {
+            Choice::Request => 1_500,
+            Choice::OneSided if std::mem::take(&mut first) => 300_000_000,
+            Choice::OneSided => 300,
+        };
+        now += took;
+        if chosen.timed {
+            selector.measured(ns(now), chosen.choice, ns(took), 1);
+        }
+        if now > 1_300_000_000 {
+            wrong += u32::from(chosen.choice == Choice::Request && !chosen.explores);
+        }
+    }
+    assert_eq!(wrong, 0, "a second later it still asked the node");
+}
