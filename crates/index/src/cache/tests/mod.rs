@@ -4,7 +4,6 @@ mod model;
 mod race;
 mod shape;
 mod skew;
-mod throughput;
 
 use super::{Owner, Roots};
 use crate::client::memory::HeapMemory;

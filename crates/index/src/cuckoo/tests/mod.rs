@@ -4,7 +4,6 @@ mod memory;
 mod model;
 mod plants;
 mod race;
-mod speed;
 
 use super::{Owner, Roots};
 use crate::client::memory::HeapMemory;
