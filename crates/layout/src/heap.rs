@@ -133,16 +133,38 @@ pub enum Purpose {
     Functions = 5,
     /// The store's own records: catalogue, configuration.
     System = 6,
+    /// Tables that are kept in memory only: what is in them is gone when their node stops.
+    Volatile = 7,
 }
 
 impl Purpose {
     /// Every purpose, in the order of their bytes.
-    pub const ALL: [Self; 7] =
-        [Self::Objects, Self::Tables, Self::Trees, Self::Graphs, Self::Spaces, Self::Functions, Self::System];
+    pub const ALL: [Self; 8] = [
+        Self::Objects,
+        Self::Tables,
+        Self::Trees,
+        Self::Graphs,
+        Self::Spaces,
+        Self::Functions,
+        Self::System,
+        Self::Volatile,
+    ];
 
     /// The purpose that a stored byte means.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(byte as usize).copied()
+    }
+
+    /// Whether a node that keeps a log recovers it.
+    #[inline]
+    pub const fn is_durable(self) -> bool {
+        !matches!(self, Self::Volatile)
+    }
+
+    /// Whether it is a table's.
+    #[inline]
+    pub const fn is_table(self) -> bool {
+        matches!(self, Self::Tables | Self::Volatile)
     }
 
     /// The name that reports use.
@@ -155,6 +177,7 @@ impl Purpose {
             Self::Spaces => "spaces",
             Self::Functions => "functions",
             Self::System => "system",
+            Self::Volatile => "volatile",
         }
     }
 }
@@ -181,7 +204,7 @@ mod tests {
             assert_eq!(purpose as usize, byte);
             assert_eq!(Purpose::from_byte(byte as u8), Some(purpose));
         }
-        assert_eq!(Purpose::from_byte(7), None);
+        assert_eq!(Purpose::from_byte(8), None);
         assert_eq!(BlockKind::from_byte(3), Some(BlockKind::Later));
         assert_eq!(BlockKind::from_byte(4), None);
     }

@@ -27,6 +27,7 @@ impl Heap {
         let Run { size, purpose, .. } = *run;
         let words = &self.regions[slot.region].words;
         let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
+        self.recorded_object(slot.region, slot.offset, purpose, body.len(), None);
         let usage = self.purpose_usage(purpose);
         usage.reserved -= 1;
         usage.reserved_bytes -= size.slot_bytes as u64;
@@ -62,7 +63,8 @@ impl Heap {
     /// Whether any object is a table's.
     #[inline]
     pub fn has_tables(&self) -> bool {
-        self.usage.purposes[Purpose::Tables as usize].objects > 0
+        let objects = |purpose| self.usage.purposes[purpose as usize].objects;
+        objects(Purpose::Tables) + objects(Purpose::Volatile) > 0
     }
 
     /// Reads an object, as its owner may without looking twice.
@@ -145,8 +147,12 @@ impl Heap {
         if body.len() != header.bytes {
             return Err(ObjectError::Length { bytes: body.len(), expected: header.bytes });
         }
+        let difference = self.difference(slot.region, slot.offset, body);
         let words = &self.regions[slot.region].words;
-        Ok(publish::put(words, address, header.word.version(), header.incarnation, body)?)
+        let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
+        let purpose = self.runs[slot.run].purpose;
+        self.recorded_object(slot.region, slot.offset, purpose, body.len(), difference);
+        Ok(version)
     }
 
     /// Frees a locked object: every pointer to it is void from now on.
@@ -159,6 +165,7 @@ impl Heap {
         let run = &mut self.runs[slot.run];
         run.floor = run.floor.above(Floor::over(version, incarnation));
         let Run { size, purpose, .. } = *run;
+        self.recorded_vacant(slot.region, slot.offset, purpose);
         let usage = self.purpose_usage(purpose);
         usage.objects -= 1;
         usage.object_bytes -= header.bytes as u64;

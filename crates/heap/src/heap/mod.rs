@@ -8,6 +8,7 @@
 //!   otherwise until readers have left before its blocks are anybody's ([`quarantine`]).
 
 mod change;
+mod durable;
 mod quarantine;
 mod region;
 mod reserve;
@@ -17,6 +18,7 @@ mod slabs;
 #[cfg(test)]
 mod tests;
 
+pub use durable::used_ranges;
 pub use reserve::{Raw, Reserved, ReservedArray};
 pub use scan::{Interrupted, RegionScan};
 
@@ -26,6 +28,7 @@ use crate::usage::{PurposeUsage, Usage};
 use barn_fabric::Words;
 use barn_layout::heap::{BLOCK_BYTES, Purpose};
 use barn_layout::{Address, RegionId, planted};
+use barn_log::Record;
 use quarantine::Quarantine;
 use region::Region;
 use run::{Run, Runs};
@@ -52,6 +55,8 @@ pub struct Heap {
     usage: Usage,
     /// Whether memory ran short since blocks last became free.
     short: bool,
+    /// What has changed, if that is recorded.
+    changes: Option<Box<Record>>,
 }
 
 /// A slot: where it is, and to which run it belongs.
@@ -75,6 +80,7 @@ impl Heap {
             quarantine: Quarantine::default(),
             usage: Usage { budget_bytes: options.budget_bytes, ..Usage::default() },
             short: false,
+            changes: None,
         }
     }
 
@@ -94,6 +100,11 @@ impl Heap {
         self.usage.free_blocks += region.blocks() - 1;
         self.by_id.insert(id, at as u32);
         self.regions.push(region);
+        match formatted {
+            true => self.recorded_region(at),
+            // The scan may have mended the table, and has freed what was not durable.
+            false => self.recorded_blocks(at, 1..self.regions[at].blocks()),
+        }
         Ok(self.take_in(at, found, formatted))
     }
 
@@ -194,7 +205,9 @@ impl Heap {
             self.usage.worn_blocks += blocks;
             return;
         }
-        self.regions[*region].free_run(*first_block, blocks, touched.then_some(*floor));
+        let (region, first_block) = (*region, *first_block);
+        self.regions[region].free_run(first_block, blocks, touched.then_some(*floor));
+        self.recorded_blocks(region, first_block..first_block + blocks);
         self.usage.free_blocks += blocks;
         self.usage.held_bytes -= (blocks * BLOCK_BYTES) as u64;
         self.runs.remove(run);

@@ -199,19 +199,19 @@ impl Region {
         let _ = self.words.store_words(at, &[floor.version, u64::from(floor.incarnation)]);
     }
 
-    /// The incarnation of the free slot at `offset`. What is there and is no free slot's header is
+    /// The incarnation of the free slot at `offset`, and whether its header had to be mended. What is there and is no free slot's header is
     /// damage, for free memory is zero where no header was written: it is mended.
     #[inline]
-    pub(super) fn vacant(&self, offset: usize, floor: Floor) -> Result<u32, AccessError> {
+    pub(super) fn vacant(&self, offset: usize, floor: Floor) -> Result<(u32, bool), AccessError> {
         let mut words = [0; 2];
         self.words.load_words(offset as u64, &mut words)?;
         let header = Header::from_words(words[0], words[1]);
         if header.allocated || header.word.mode() != LockMode::Free {
             let version = floor.version.max(header.word.version() + 1);
             publish::vacate(&self.words, offset as u64, version, floor.incarnation)?;
-            return Ok(floor.incarnation);
+            return Ok((floor.incarnation, true));
         }
-        Ok(header.incarnation)
+        Ok((header.incarnation, false))
     }
 
     /// The address of an offset.

@@ -41,6 +41,8 @@ pub struct Raw {
     pub bytes: usize,
     /// The region that it lies in.
     pub words: Words,
+    /// What it is for.
+    pub(super) purpose: Purpose,
 }
 
 impl Heap {
@@ -98,6 +100,7 @@ impl Heap {
                 run.touched = true;
                 run.floor = run.floor.above(Floor::over(header.word.version() + 1, incarnation));
                 slot.incarnation = incarnation;
+                self.recorded_vacant(at.region, at.offset, purpose);
             }
         }
         if wanted != Some(array.slot_bytes) {
@@ -123,13 +126,22 @@ impl Heap {
     /// [`Heap::release_raw`] gives it back; it is not used for another size while readers may still
     /// look at it.
     pub fn reserve_raw(&mut self, bytes: usize, purpose: Purpose) -> Result<Raw, AllocError> {
-        let Reserved { address, .. } = self.reserve(bytes, None, purpose)?;
-        let slot = self.locate(address).map_err(|_| AllocError::TooLarge { bytes, count: 1 })?;
-        self.runs[slot.run].touched = true;
+        let reserved = self.reserve(bytes, None, purpose)?;
+        self.raw(reserved).ok_or(AllocError::TooLarge { bytes, count: 1 })
+    }
+
+    /// A reserved slot as raw memory.
+    pub(super) fn raw(&mut self, Reserved { address, .. }: Reserved) -> Option<Raw> {
+        let slot = self.locate(address).ok()?;
+        let run = &mut self.runs[slot.run];
+        run.touched = true;
+        // Not zero: when its blocks are divided anew, headers are written over whatever is there. Raw
+        // memory is zeroed when it is given back, but a log does not hold those zeros.
+        run.floor = run.floor.above(Floor::over(0, 0));
+        let (usable, purpose) = (run.size.slot_bytes - HEADER_BYTES, run.purpose);
         let words = self.regions[slot.region].words.clone();
-        let usable = self.runs[slot.run].size.slot_bytes - HEADER_BYTES;
         let start = Address::new(address.region(), address.offset() + HEADER_BYTES as u32);
-        Ok(Raw { slot: address, start, bytes: usable, words })
+        Some(Raw { slot: address, start, bytes: usable, words, purpose })
     }
 
     /// Gives raw memory back, zeroed: free memory is.
@@ -286,6 +298,13 @@ impl Heap {
             .find_map(|at| self.regions[at].find_free(size.run_blocks).map(|first| (at, first)))
             .ok_or(AllocError::Full { blocks: size.run_blocks })?;
         let floor = self.regions[region].carve(first_block, size, purpose)?;
+        self.recorded_blocks(region, first_block..first_block + size.run_blocks);
+        if floor != Floor::default() && self.changes.is_some() {
+            for slot in 0..size.slots() {
+                let at = (first_block * BLOCK_BYTES + slot * size.slot_bytes) as u64;
+                self.recorded_vacant(region, at, purpose);
+            }
+        }
         let free = FreeSlots::all(size.slots());
         let run = Run { region, first_block, size, purpose, free, floor, touched: false, waiting: false };
         let run = self.runs.add(run);
@@ -305,11 +324,14 @@ impl Heap {
     ) -> Result<Option<u32>, AllocError> {
         let same = |run: u32| {
             let run = &self.runs[run];
-            run.size == size && only.is_none_or(|only| only == run.region)
+            run.size == size
+                && run.purpose.is_durable() == purpose.is_durable()
+                && only.is_none_or(|only| only == run.region)
         };
         let Some(run) = self.quarantine.take_where(same) else { return Ok(None) };
         let Run { region, first_block, .. } = self.runs[run];
         self.regions[region].set_purpose(first_block, size, purpose)?;
+        self.recorded_blocks(region, first_block..first_block + size.run_blocks);
         self.runs[run].purpose = purpose;
         self.runs[run].waiting = false;
         self.usage.waiting_blocks -= size.run_blocks;
@@ -327,14 +349,17 @@ impl Heap {
 
     /// Takes a free slot of a run.
     #[inline]
-    fn take(&mut self, run: u32, index: usize) -> Result<Reserved, AllocError> {
+    pub(super) fn take(&mut self, run: u32, index: usize) -> Result<Reserved, AllocError> {
         let of = &mut self.runs[run];
         let (region, offset) = (of.region, of.offset(index));
-        let incarnation = self.regions[region].vacant(offset, of.floor)?;
+        let (incarnation, mended) = self.regions[region].vacant(offset, of.floor)?;
         let was_empty = of.is_empty();
         of.free.take(index);
         let Run { size, purpose, .. } = *of;
         let is_full = of.free.count() == 0;
+        if mended {
+            self.recorded_vacant(region, offset as u64, purpose);
+        }
         if was_empty {
             self.slabs.not_spare(run, &self.runs);
         }

@@ -62,7 +62,12 @@ pub(super) fn scan(region: &Region) -> Result<Vec<Found>, HeapError> {
             Some(BlockKind::Free) => block += 1,
             Some(BlockKind::First) => {
                 let (size, purpose) = read_state(region, block, state)?;
-                found.push(scan_run(region, block, size, purpose)?);
+                match purpose.is_durable() {
+                    true => found.push(scan_run(region, block, size, purpose)?),
+                    // What was in it is in no log, and nobody has a pointer to it.
+                    false => (block..block + size.run_blocks)
+                        .try_for_each(|block| region.set_state(block, BlockState::new_zeroed()))?,
+                }
                 block += size.run_blocks;
             }
             // The owner stopped while it divided blocks, or gave them back.

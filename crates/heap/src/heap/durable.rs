@@ -1,0 +1,201 @@
+//! What of the heap's changes a log has to know, so that the memory can be brought back as it was.
+//!
+//! The log is physical: it holds the words that an object, a slot's header or the block table have
+//! after a change. What always holds:
+//! - a block table's changes are always recorded, those of durable purposes' slots too, and those of
+//!   [`Purpose::Volatile`] slots never: after a restart such blocks are free;
+//! - locks are not recorded: nobody holds one across a restart but a transaction that has been
+//!   prepared, whose own record says so;
+//! - a run is used for another purpose only if both are durable or neither is, so that no slot is
+//!   ever half recorded.
+
+use super::Heap;
+use super::reserve::{Raw, Reserved};
+use crate::error::{AllocError, ObjectError};
+use crate::object::HEADER_BYTES;
+use barn_fabric::Words;
+use barn_fabric::region::Ordering;
+use barn_layout::heap::{
+    BLOCK_BYTES, BlockFloor, BlockKind, BlockState, FLOORS_AT, Purpose, RegionHeader, STATES_AT,
+};
+use barn_layout::limits::WORD_BYTES;
+use barn_layout::{Address, planted};
+use barn_log::Record;
+use std::ops::Range;
+
+/// A change of less than this part of an object is recorded as what differs.
+const DIFFERENCE_BYTES_MIN: usize = 64;
+
+impl Heap {
+    /// Records every change from now on: see [`Heap::changes`].
+    pub fn record_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// What has changed since this was last cleared; nothing if changes are not recorded. Whoever
+    /// changes something that the heap does not know of adds it here.
+    #[inline]
+    pub fn changes(&mut self) -> Option<&mut Record> {
+        self.changes.as_deref_mut()
+    }
+
+    /// Records what words hold now.
+    #[inline]
+    pub(super) fn recorded(&mut self, region: usize, offset: u64, bytes: usize) {
+        if self.changes.is_some() {
+            self.record(region, offset, bytes);
+        }
+    }
+
+    fn record(&mut self, region: usize, offset: u64, bytes: usize) {
+        let Some(record) = &mut self.changes else { return };
+        let of = &self.regions[region];
+        let mut small = [0; 512];
+        let mut long = Vec::new();
+        let into = match small.get_mut(..bytes) {
+            Some(into) => into,
+            None => {
+                long.resize(bytes, 0);
+                &mut long[..]
+            }
+        };
+        // It was just written there.
+        if of.words.load(offset, into).is_ok() {
+            record.words(of.id, offset as u32, &[into]);
+        }
+    }
+
+    /// Records the table's entries of blocks, floors among them.
+    pub(super) fn recorded_blocks(&mut self, region: usize, blocks: Range<usize>) {
+        let (first, count) = (blocks.start, blocks.len());
+        self.recorded(region, STATES_AT + (first * BlockState::BYTES) as u64, count * BlockState::BYTES);
+        self.recorded(region, FLOORS_AT + (first * BlockFloor::BYTES) as u64, count * BlockFloor::BYTES);
+    }
+
+    /// Records a region that was formatted just now.
+    pub(super) fn recorded_region(&mut self, region: usize) {
+        let Some(record) = &mut self.changes else { return };
+        let of = &self.regions[region];
+        record.region(of.id, of.words.bytes() as u64);
+        self.recorded(region, 0, RegionHeader::BYTES);
+        self.recorded_blocks(region, 0..1);
+    }
+
+    /// Records slots that were made vacant just now.
+    pub(super) fn recorded_vacant(&mut self, region: usize, offset: u64, purpose: Purpose) {
+        if purpose.is_durable() && !planted("vacated_slot_not_recorded") {
+            self.recorded(region, offset, 2 * WORD_BYTES);
+        }
+    }
+
+    /// Records an object that was written just now: all of it, or its header and `difference`.
+    #[inline]
+    pub(super) fn recorded_object(
+        &mut self,
+        region: usize,
+        offset: u64,
+        purpose: Purpose,
+        bytes: usize,
+        difference: Option<Range<usize>>,
+    ) {
+        if self.changes.is_none() || !purpose.is_durable() {
+            return;
+        }
+        match difference {
+            None => self.record(region, offset, HEADER_BYTES + bytes.next_multiple_of(WORD_BYTES)),
+            Some(range) => {
+                self.record(region, offset, HEADER_BYTES);
+                if !range.is_empty() {
+                    self.record(region, offset + (HEADER_BYTES + range.start) as u64, range.len());
+                }
+            }
+        }
+    }
+
+    /// Which of an object's words will differ once it holds `body`; nothing if that is not worth
+    /// knowing.
+    pub(super) fn difference(&self, region: usize, offset: u64, body: &[u8]) -> Option<Range<usize>> {
+        if self.changes.is_none() || body.len() < DIFFERENCE_BYTES_MIN || body.len() > 4096 {
+            return None;
+        }
+        let mut old = [0; 4096];
+        let old = &mut old[..body.len().next_multiple_of(WORD_BYTES)];
+        self.regions[region].words.load(offset + HEADER_BYTES as u64, old).ok()?;
+        let same = |(one, other): &(&[u8], &[u8])| one == other;
+        let before = old.chunks(WORD_BYTES).zip(body.chunks(WORD_BYTES));
+        let whole = body.len() / WORD_BYTES;
+        let start = before.take(whole).take_while(|pair| same(pair)).count();
+        let after = old.chunks(WORD_BYTES).zip(body.chunks(WORD_BYTES)).take(whole).skip(start);
+        let end = whole - after.rev().take_while(|pair| same(pair)).count();
+        // The last word, if it is not whole, always counts.
+        let end = if body.len() > whole * WORD_BYTES { whole + 1 } else { end };
+        Some(start * WORD_BYTES..end * WORD_BYTES)
+    }
+
+    /// Says that `bytes` of raw memory from `offset` of its region on, whole words, have changed.
+    #[inline]
+    pub fn changed_raw(&mut self, raw: &Raw, offset: u64, bytes: usize) {
+        if self.changes.is_some()
+            && raw.purpose.is_durable()
+            && let Some(region) = self.by_id.get(&raw.start.region())
+        {
+            self.record(*region as usize, offset, bytes);
+        }
+    }
+
+    /// Takes raw memory again that was taken before a restart: `start` as [`Raw::start`] was. For
+    /// whoever remembers it, before anything else is allocated.
+    pub fn retake_raw(&mut self, start: Address) -> Result<Raw, ObjectError> {
+        let offset = start.offset().checked_sub(HEADER_BYTES as u32).ok_or(ObjectError::NotAnObject)?;
+        let address = Address::new(start.region(), offset);
+        let slot = self.locate(address)?;
+        if !self.runs[slot.run].free.is_free(slot.index) || self.runs[slot.run].waiting {
+            return Err(ObjectError::NotReserved);
+        }
+        let taken = self.take(slot.run, slot.index);
+        taken.map_err(|error| match error {
+            AllocError::Memory(error) => error.into(),
+            _ => ObjectError::NotReserved,
+        })?;
+        self.raw(Reserved { address, incarnation: 0 }).ok_or(ObjectError::NotAnObject)
+    }
+
+    /// Unlocks what was locked when its owner stopped, and says what was found half written.
+    pub fn unlock_interrupted(&mut self, interrupted: &[super::Interrupted]) -> Result<(), Address> {
+        for object in interrupted {
+            if !object.whole {
+                return Err(object.address);
+            }
+            // The scan has found it locked.
+            let _ = self.unlock(object.address);
+        }
+        Ok(())
+    }
+}
+
+/// Which bytes of a region are worth keeping: the table's, and those of blocks that hold something
+/// durable. A region that is not a heap's has none. For a copy of the memory while its owner goes on:
+/// a block that comes into use later is all in the log.
+pub fn used_ranges(words: &Words) -> Vec<Range<u64>> {
+    let blocks = words.bytes() / BLOCK_BYTES;
+    let mut used = vec![
+        0..STATES_AT + (blocks * BlockState::BYTES) as u64,
+        FLOORS_AT..FLOORS_AT + (blocks * BlockFloor::BYTES) as u64,
+    ];
+    for block in 1..blocks {
+        let at = STATES_AT + (block * BlockState::BYTES) as u64;
+        // ORDER: Relaxed: whatever the owner does meanwhile is in its log.
+        let Ok(word) = words.load_word(at, Ordering::Relaxed) else { break };
+        let state = BlockState::from_word(word);
+        let holds = matches!(BlockKind::from_byte(state.kind), Some(BlockKind::First | BlockKind::Later));
+        if !holds || Purpose::from_byte(state.purpose).is_none_or(|purpose| !purpose.is_durable()) {
+            continue;
+        }
+        let range = (block * BLOCK_BYTES) as u64..((block + 1) * BLOCK_BYTES) as u64;
+        match used.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => used.push(range),
+        }
+    }
+    used
+}
