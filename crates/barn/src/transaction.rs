@@ -5,6 +5,7 @@ use crate::object::{Ref, TypedTransaction, Value};
 use crate::table::Table;
 use barn_fabric::block_on;
 use barn_index::{Put, TableTransaction};
+use barn_layout::Durability;
 use barn_transaction::{Committed, Pointer, Transaction};
 
 /// A transaction. In [`Barn::transaction`](crate::Barn::transaction) it is committed when the closure
@@ -79,6 +80,12 @@ impl Tx {
     /// Removes a table's key; false if it was not there.
     pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<bool, Error> {
         Ok(block_on(self.inner.table_delete(table.futures(), key))?)
+    }
+
+    /// Says how far the commit must have come before it returns; without a word it is what the nodes
+    /// do by themselves.
+    pub fn durability(&mut self, durability: Durability) {
+        self.inner.durability(durability);
     }
 
     /// Commits: all of the changes, or none.

@@ -15,6 +15,7 @@ mod shared;
 pub mod address;
 pub mod channel;
 pub mod diagram;
+pub mod durability;
 pub mod frame;
 pub mod handshake;
 pub mod heap;
@@ -26,4 +27,5 @@ pub mod table;
 pub mod transaction;
 
 pub use address::{Address, FatPointer, RegionId};
+pub use durability::Durability;
 pub use plant::planted;

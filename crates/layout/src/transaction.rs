@@ -122,7 +122,8 @@ shared_struct! {
         28 => pub reads: U32,
         /// How many [`WriteEntry`], each with its bytes, follow.
         32 => pub writes: U32,
-        /// [`PREPARE_LAST`], [`PREPARE_ALONE`], [`PREPARE_CLOSED`].
+        /// [`PREPARE_LAST`], [`PREPARE_ALONE`], [`PREPARE_CLOSED`], and from
+        /// [`PREPARE_DURABILITY_SHIFT`] on the durability that is asked for.
         36 => pub flags: U32,
         /// The frame's number, from zero.
         40 => pub frame: U32,
@@ -137,6 +138,23 @@ pub const PREPARE_LAST: u32 = 1;
 pub const PREPARE_ALONE: u32 = 2;
 /// The transaction has read what it does not change: from here on nobody reads what it changes.
 pub const PREPARE_CLOSED: u32 = 4;
+/// Where the [`Durability`](crate::Durability) stands in the flags; 0 for what is usual.
+pub const PREPARE_DURABILITY_SHIFT: u32 = 8;
+
+shared_struct! {
+    /// Begins what a log notes of a transaction that waits for its decision: the participants and
+    /// the writes follow, as they came.
+    pub struct HeldNote: 16 {
+        /// How many participants.
+        0 => pub participants: U32,
+        /// How many writes.
+        4 => pub writes: U32,
+        /// The durability that was asked for; 0 for what is usual.
+        8 => pub durability: U32,
+        /// Zero.
+        12 => pub reserved: U32,
+    }
+}
 
 shared_struct! {
     /// A node whose objects a transaction changes.

@@ -148,16 +148,28 @@ impl Heap {
     pub fn retake_raw(&mut self, start: Address) -> Result<Raw, ObjectError> {
         let offset = start.offset().checked_sub(HEADER_BYTES as u32).ok_or(ObjectError::NotAnObject)?;
         let address = Address::new(start.region(), offset);
+        self.retake(address)?;
+        self.raw(Reserved { address, incarnation: 0 }).ok_or(ObjectError::NotAnObject)
+    }
+
+    /// Reserves a place again that was reserved before a restart.
+    pub fn retake(&mut self, address: Address) -> Result<(), ObjectError> {
         let slot = self.locate(address)?;
-        if !self.runs[slot.run].free.is_free(slot.index) || self.runs[slot.run].waiting {
+        if !self.runs[slot.run].free.is_free(slot.index) {
             return Err(ObjectError::NotReserved);
         }
+        if self.runs[slot.run].waiting {
+            // It looked empty: nobody but whoever remembers it knows better.
+            let _ = self.quarantine.take_where(|run| run == slot.run);
+            self.runs[slot.run].waiting = false;
+            self.usage.waiting_blocks -= self.runs[slot.run].size.run_blocks;
+            self.opened(slot.run);
+        }
         let taken = self.take(slot.run, slot.index);
-        taken.map_err(|error| match error {
+        taken.map(|_| ()).map_err(|error| match error {
             AllocError::Memory(error) => error.into(),
             _ => ObjectError::NotReserved,
-        })?;
-        self.raw(Reserved { address, incarnation: 0 }).ok_or(ObjectError::NotAnObject)
+        })
     }
 
     /// Unlocks what was locked when its owner stopped, and says what was found half written.

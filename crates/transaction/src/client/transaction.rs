@@ -17,7 +17,7 @@ use crate::id::Pointer;
 use crate::wire::{Method, many};
 use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Purpose};
-use barn_layout::Address;
+use barn_layout::{Address, Durability};
 use barn_layout::transaction::{Change, Reserve, ReservedPlace};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -70,6 +70,8 @@ pub struct Transaction {
     pub(crate) unused: Vec<(usize, Address)>,
     /// Something was in the way that may not be next time.
     pub(crate) stumbled: Option<ClientError>,
+    /// How far it must have come before it counts as committed; what is usual, if nobody says.
+    pub(crate) durability: Option<Durability>,
 }
 
 impl fmt::Debug for Transaction {
@@ -93,7 +95,14 @@ impl Transaction {
             reply,
             unused: Vec::new(),
             stumbled: None,
+            durability: None,
         }
+    }
+
+    /// Says how far the commit must have come before it returns. Without a word it is what the nodes
+    /// do by themselves.
+    pub fn durability(&mut self, durability: Durability) {
+        self.durability = Some(durability);
     }
 
     /// Notes whether an error is one that passes.

@@ -23,12 +23,14 @@
 //!   have carried that out without it;
 //! - a place that a client has reserved and not used is free again when its session ends.
 
+mod durable;
 mod prepare;
 mod recover;
 mod session;
 mod ship;
 mod step;
 
+pub use durable::{Asked, NOTE};
 pub use ship::{Function, FunctionError, Functions, Local};
 
 use crate::wire::{Malformed, Method, vote};
@@ -37,7 +39,7 @@ use barn_fabric::seam::Clock;
 use barn_fabric::{PeerId, Registry, Reply, Request};
 use barn_heap::{Heap, ObjectError};
 use barn_layout::transaction::{State, TransactionId, Verdict};
-use barn_layout::{Address, RegionId, planted};
+use barn_layout::{Address, Durability, RegionId, planted};
 use recover::Outcomes;
 use session::Sessions;
 use std::collections::{BTreeSet, HashMap};
@@ -86,6 +88,8 @@ struct Held {
     /// Its changes, as they came.
     writes: Vec<u8>,
     count: usize,
+    /// What its client asked for.
+    durability: Option<Durability>,
     decided: bool,
     /// Only resolvers may change it from here on.
     frozen: bool,
@@ -133,6 +137,8 @@ pub struct Participant {
     stats: ParticipantStats,
     /// Objects of tables that transactions have changed, for whoever keeps count of tables.
     changed_tables: Vec<Address>,
+    /// What the answer to the last request has to wait for.
+    asked: Asked,
     /// An answer in the making.
     answer: Vec<u8>,
 }
@@ -182,6 +188,7 @@ impl Participant {
             outcomes: Outcomes::default(),
             stats: ParticipantStats::default(),
             changed_tables: Vec::new(),
+            asked: Asked::default(),
             answer: Vec::new(),
         }
     }

@@ -1,15 +1,15 @@
 //! The first step: lock what a transaction changes; for one that touches only this node, the whole.
 
-use super::{Held, Participant, Refusal, TRANSACTION_BYTES_MAX};
+use super::{Asked, Held, Participant, Refusal, TRANSACTION_BYTES_MAX};
 use crate::wire::{Frame, Malformed, Writes, many};
 use barn_cluster::MemberId;
 use barn_fabric::PeerId;
 use barn_layout::heap::Purpose;
 use barn_layout::object::LockMode;
 use barn_layout::transaction::{
-    Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ReadEntry, State, TransactionId, Verdict, WriteEntry,
+    Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ReadEntry, State, TransactionId, Verdict, WriteEntry,
 };
-use barn_layout::{Address, planted};
+use barn_layout::{Address, Durability, planted};
 
 /// A transaction of which only some frames have come.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ impl Participant {
         reads: &[ReadEntry],
         writes: Writes<'_>,
     ) -> Result<(), Refusal> {
+        let durability = Durability::from_bits(flags >> PREPARE_DURABILITY_SHIFT);
+        self.asked = Asked { durability, together: flags & PREPARE_ALONE == 0 };
         let locked = self.lock(peer, writes);
         if let Err(refusal) = locked {
             if flags & PREPARE_ALONE == 0 {
@@ -117,11 +119,13 @@ impl Participant {
                 participants: participants.collect(),
                 writes: writes.bytes.to_vec(),
                 count: writes.count,
+                durability,
                 decided: false,
                 frozen: false,
                 orphan: false,
             },
         );
+        self.note_held(id);
         self.stats.prepared += 1;
         Ok(())
     }
@@ -221,7 +225,7 @@ impl Participant {
                 Some(Change::Create) => self.heap.create(address, body).map(|_| ()),
                 Some(Change::Free) => self.heap.free(address),
                 _ => {
-                    if self.heap.has_tables() && self.heap.purpose(address) == Some(Purpose::Tables) {
+                    if self.heap.has_tables() && self.heap.purpose(address).is_some_and(Purpose::is_table) {
                         self.changed_tables.push(address);
                     }
                     self.heap.write(address, body).map(|_| ())

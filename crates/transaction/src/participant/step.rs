@@ -1,6 +1,6 @@
 //! The steps after the first: decide, apply, abort, leave.
 
-use super::{Held, Participant, Refusal};
+use super::{Asked, Held, Participant, Refusal};
 use crate::wire::{Writes, whole};
 use barn_fabric::PeerId;
 use barn_layout::transaction::{Change, State, Step, StepKind, TransactionId, Verdict};
@@ -97,6 +97,8 @@ impl Participant {
             return;
         }
         held.decided = true;
+        self.asked = Asked { durability: held.durability, together: true };
+        self.note_decided(id);
         if !planted("decided_and_still_read") {
             self.close_held(id);
         }
@@ -118,12 +120,14 @@ impl Participant {
     fn apply(&mut self, id: TransactionId) {
         let Some(held) = self.held.remove(&id) else { return };
         self.carry_out(held.writes());
+        self.note_ended(id);
         self.sessions.committed(id);
         self.stats.applied += 1;
     }
 
     fn abort(&mut self, id: TransactionId) {
         let Some(held) = self.held.remove(&id) else { return };
+        self.note_ended(id);
         for (entry, _) in held.writes().each() {
             let address = Address::from_bits(entry.address.get());
             // Each was locked or reserved when it was prepared.

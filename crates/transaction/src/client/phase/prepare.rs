@@ -5,9 +5,9 @@ use super::super::{ClientStats, transaction::Entry};
 use super::all;
 use crate::error::{Broken, ClientError, CommitError};
 use crate::wire::{Method, push_write, whole};
-use barn_layout::Address;
+use barn_layout::{Address, Durability};
 use barn_layout::transaction::{
-    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind,
+    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind,
     Verdict, Vote, WriteEntry,
 };
 use std::mem::offset_of;
@@ -20,11 +20,12 @@ const FRAME_BYTES: usize = 1 << 20;
 fn flags(commit: &Commit<'_>, alone: bool) -> u32 {
     // What it read must be true while nobody can read what it changes: were that still readable when
     // the reads are validated, another could see old values after newer ones of what was read.
-    match (alone, commit.reads().next()) {
+    let way = match (alone, commit.reads().next()) {
         (true, _) => PREPARE_ALONE,
         (false, Some(_)) => PREPARE_CLOSED,
         (false, None) => 0,
-    }
+    };
+    way | Durability::to_bits(commit.transaction.durability) << PREPARE_DURABILITY_SHIFT
 }
 
 /// Begins a frame.
