@@ -6,6 +6,7 @@
 pub mod fabric;
 pub mod figures;
 pub mod get;
+pub mod put;
 pub(crate) mod node;
 pub(crate) mod peer;
 pub mod selector;

@@ -151,8 +151,8 @@ shared_struct! {
         4 => pub writes: U32,
         /// The durability that was asked for; 0 for what is usual.
         8 => pub durability: U32,
-        /// Zero.
-        12 => pub reserved: U32,
+        /// 1 if it is decided that it will be carried out.
+        12 => pub decided: U32,
     }
 }
 

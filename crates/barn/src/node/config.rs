@@ -2,7 +2,9 @@
 
 use barn_cluster::LEASE_DEFAULT;
 use barn_fabric::Registry;
+use barn_layout::Durability;
 use barn_layout::limits::{REGION_BYTES_MAX, REGION_BYTES_MIN};
+use barn_log::{LogOptions, Progress};
 use barn_transaction::participant::Functions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +16,26 @@ pub const REGION_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// The memory of an embedded node, unless it says otherwise.
 const EMBEDDED_MEMORY_BYTES: u64 = 64 << 20;
+
+/// What is told how a recovery comes along.
+pub struct ShowProgress(Box<dyn Fn(Progress) + Send + Sync>);
+
+impl ShowProgress {
+    /// Calls this function.
+    pub fn new(show: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self(Box::new(show))
+    }
+
+    pub(super) fn show(&self, progress: Progress) {
+        (self.0)(progress);
+    }
+}
+
+impl std::fmt::Debug for ShowProgress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ShowProgress")
+    }
+}
 
 /// How a node should be.
 #[derive(Debug)]
@@ -32,8 +54,21 @@ pub struct NodeConfig {
     pub region_bytes: u64,
     /// A node of the cluster to join; none to begin a cluster.
     pub join: Option<String>,
-    /// Where the cluster's configuration is kept; none for memory only.
+    /// Where everything is kept that is to survive the node's process; none for memory only.
     pub data: Option<PathBuf>,
+    /// How far a write must have come before it is answered, unless it or its table says otherwise.
+    /// Without a data directory it is memory, whatever this says.
+    pub durability: Durability,
+    /// The loss window of what is `logged`: see [`LogOptions::window`](barn_log::LogOptions::window).
+    pub window: Duration,
+    /// How long what was written waits for a sync that nobody asks for.
+    pub sync_interval: Duration,
+    /// Bytes of log after which the next checkpoint begins.
+    pub checkpoint_bytes: u64,
+    /// Starts with what can be read if the log is damaged, and loses the rest.
+    pub accept_loss: bool,
+    /// Is told how a recovery comes along.
+    pub progress: Option<ShowProgress>,
     /// The lease of members and sessions of a new cluster.
     pub lease: Duration,
     /// What clients can call by name; the built-in ones unless others are given.
@@ -46,6 +81,7 @@ pub struct NodeConfig {
 
 impl Default for NodeConfig {
     fn default() -> Self {
+        let log = LogOptions::default();
         Self {
             shm: None,
             tcp: None,
@@ -55,6 +91,12 @@ impl Default for NodeConfig {
             region_bytes: REGION_BYTES_DEFAULT,
             join: None,
             data: None,
+            durability: Durability::Logged,
+            window: log.window,
+            sync_interval: log.sync_interval,
+            checkpoint_bytes: log.checkpoint_bytes,
+            accept_loss: false,
+            progress: None,
             lease: LEASE_DEFAULT,
             functions: Functions::builtin(),
             registry: None,
@@ -95,13 +137,19 @@ impl NodeConfig {
         self
     }
 
-    /// The lengths of the regions that make up the memory.
-    pub(super) fn regions(&self) -> impl Iterator<Item = u64> + use<> {
+    /// Whether anything is to survive the node's process.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durability != Durability::Memory
+    }
+
+    /// The lengths of the regions that make up the memory beyond what is held already.
+    pub(super) fn regions(&self, held: u64) -> impl Iterator<Item = u64> + use<> {
         let each = self.region_bytes.clamp(REGION_BYTES_MIN, REGION_BYTES_MAX);
-        let whole = self.memory_bytes / each;
-        let rest = self.memory_bytes % each;
+        let wanted = self.memory_bytes.saturating_sub(held);
+        let whole = wanted / each;
+        let rest = wanted % each;
         // What is left over and less than the smallest region is not worth one, unless it is all.
-        let rest = (rest >= REGION_BYTES_MIN || whole == 0 && rest > 0).then(|| rest.max(REGION_BYTES_MIN));
+        let rest = (rest >= REGION_BYTES_MIN || held == 0 && whole == 0 && rest > 0).then(|| rest.max(REGION_BYTES_MIN));
         std::iter::repeat_n(each, whole as usize).chain(rest)
     }
 }
@@ -113,12 +161,15 @@ mod tests {
     #[test]
     fn memory_is_divided_into_regions() {
         let regions = |memory_bytes, region_bytes| {
-            NodeConfig { memory_bytes, region_bytes, ..NodeConfig::default() }.regions().collect::<Vec<_>>()
+            NodeConfig { memory_bytes, region_bytes, ..NodeConfig::default() }.regions(0).collect::<Vec<_>>()
         };
         assert_eq!(regions(64 << 20, 256 << 20), [64 << 20]);
         assert_eq!(regions(600 << 20, 256 << 20), [256 << 20, 256 << 20, 88 << 20]);
         assert_eq!(regions(1, 256 << 20), [REGION_BYTES_MIN]);
         assert_eq!(regions(0, 256 << 20), [0u64; 0]);
         assert_eq!(regions((256 << 20) + 5, 256 << 20), [256 << 20]);
+        let more = NodeConfig { memory_bytes: 600 << 20, ..NodeConfig::default() };
+        assert_eq!(more.regions(344 << 20).collect::<Vec<_>>(), [256 << 20]);
+        assert_eq!(more.regions(700 << 20).count(), 0);
     }
 }

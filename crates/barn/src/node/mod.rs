@@ -6,16 +6,17 @@
 //! which ends what lost clients have left.
 
 mod config;
+mod durable;
 mod service;
 mod threads;
 
-pub use config::{NodeConfig, REGION_BYTES_DEFAULT};
+pub use config::{NodeConfig, REGION_BYTES_DEFAULT, ShowProgress};
 pub use service::{NodeView, Rest};
 
 use crate::connect::environment;
 use crate::error::Error;
 use barn_cluster::{
-    Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership, MembershipOptions,
+    Configuration, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership, MembershipOptions,
     MembershipState, MemoryStore,
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
@@ -24,8 +25,12 @@ use barn_fabric::{
     block_on,
 };
 use barn_heap::{Heap, HeapOptions};
+use barn_index::node::Tables;
+use barn_layout::Durability;
+use barn_log::{LogStatsHandle, Recovered, RecoveryReport};
 use barn_transaction::participant::{Participant, ParticipantOptions};
-use service::NodeService;
+use durable::{Durable, Earlier};
+use service::{Arrival, NodeService};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -53,6 +58,10 @@ pub struct Node {
     failed: Arc<Mutex<Option<String>>>,
     /// A directory that was made for its socket.
     directory: Option<PathBuf>,
+    /// Figures of its log, if it has one.
+    log: Option<LogStatsHandle>,
+    /// What it found in its log when it started.
+    recovery: Option<RecoveryReport>,
 }
 
 impl fmt::Debug for Node {
@@ -85,6 +94,14 @@ impl Node {
         };
         let node = barn_fabric::Node::bind(fabric_options, registry.clone())
             .map_err(|error| Error::Node(error.to_string()))?;
+        // First of all: it makes sure that no other process has the directory.
+        let (mut durable, earlier) = match config.data.as_deref().filter(|_| config.is_durable()) {
+            Some(path) => {
+                let (durable, earlier) = Durable::open(path, &config)?;
+                (Some(durable), earlier)
+            }
+            None => (None, None),
+        };
         let coordinator = match &config.join {
             None => Some(coordinator(&config, clock.now())?),
             Some(_) => None,
@@ -114,7 +131,7 @@ impl Node {
                 host: crate::connect::host(),
                 memory_bytes: config.memory_bytes,
                 life: Life(random()),
-                rejoining: None,
+                rejoining: earlier.as_ref().map(|earlier| earlier.member),
             },
             directory.clone(),
             Arc::new(clock),
@@ -136,16 +153,21 @@ impl Node {
             threads,
             failed: trouble,
             directory: config.own_directory.clone(),
+            log: None,
+            recovery: None,
         };
         started.member = started.await_membership()?;
-        started.take_memory(&config, &registry)?;
-        let lease = Duration::from_millis(directory.configuration().lease_ms);
         let mut heap = Heap::new(HeapOptions { budget_bytes: config.memory_bytes.max(1) });
-        for (id, region) in &started.regions {
-            heap.add_region(*id, region.words().clone())
-                .map_err(|error| failed("the node's memory")(error.to_string()))?;
+        if durable.is_some() {
+            heap.record_changes();
         }
-        let participant = Participant::new(ParticipantOptions {
+        let recovered = match earlier {
+            Some(earlier) => Some(started.take_back(earlier, &registry, &mut heap)?),
+            None => None,
+        };
+        started.take_memory(&config, &registry, &mut heap)?;
+        let lease = Duration::from_millis(directory.configuration().lease_ms);
+        let mut participant = Participant::new(ParticipantOptions {
             member: started.member,
             heap,
             registry,
@@ -159,7 +181,23 @@ impl Node {
                 move || membership.lease()
             })),
         });
-        *arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(participant);
+        let mut tables = Tables::default();
+        if let Some(recovered) = &recovered {
+            restore(recovered, &mut participant, &mut tables, &directory.configuration())?;
+        }
+        if let Some(durable) = &mut durable {
+            participant.offer(Durability::Synced);
+            let position = participant.changes().and_then(|record| {
+                Durable::remember(started.member, record);
+                durable.take(record)
+            });
+            durable.settle(position)?;
+            started.log = durable.stats();
+        }
+        started.recovery = recovered.map(|recovered| recovered.report);
+        let regions = started.regions.iter().map(|(id, region)| (*id, region.words().clone())).collect();
+        let arrival = Arrival { participant, tables, durable, regions };
+        *arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(arrival);
         let environment = environment(connect_options, clock, None);
         started.threads.push(threads::resolver(
             barn_transaction::resolver::ResolverOptions {
@@ -190,17 +228,51 @@ impl Node {
         }
     }
 
-    /// Takes the node's memory, and numbers for it from the cluster.
-    fn take_memory(&mut self, config: &NodeConfig, registry: &Registry) -> Result<(), Error> {
-        let mut near = None;
-        for bytes in config.regions() {
+    /// Takes back what the node had before it was restarted.
+    fn take_back(
+        &mut self,
+        earlier: Earlier,
+        registry: &Registry,
+        heap: &mut Heap,
+    ) -> Result<Recovered, Error> {
+        let Earlier { member, regions, recovered } = earlier;
+        if self.member != member {
+            return Err(Error::Node(format!(
+                "the data directory belongs to member {} of another cluster, or one that has forgotten it; \
+                 choose another directory, or join the cluster that it came from",
+                member.0
+            )));
+        }
+        for (id, region) in regions {
+            let damaged = |why: String| failed("the node's memory, as its log tells")(why);
+            let found =
+                heap.add_region(id, region.words().clone()).map_err(|error| damaged(error.to_string()))?;
+            heap.unlock_interrupted(&found.interrupted)
+                .map_err(|address| damaged(format!("the object at {address:?} is half written")))?;
+            register(registry, id, &region)?;
+            self.regions.push((id, region));
+        }
+        Ok(recovered)
+    }
+
+    /// Takes the node's memory, or what it should have beyond what it has, and numbers for it from the
+    /// cluster.
+    fn take_memory(
+        &mut self,
+        config: &NodeConfig,
+        registry: &Registry,
+        heap: &mut Heap,
+    ) -> Result<(), Error> {
+        let mut near = self.regions.last().map(|(id, _)| *id);
+        let held: u64 = self.regions.iter().map(|(_, region)| region.bytes()).sum();
+        for bytes in config.regions(held) {
             let wanted = RegionOptions { bytes, remote: Rights::READ, huge: true };
             let region = Region::allocate(&wanted).map_err(|error| Error::Node(error.to_string()))?;
             let placed = block_on(self.membership.add_region(near, region.bytes()))
                 .map_err(|error| failed("the cluster gave no region")(error.to_string()))?;
-            registry
-                .register(placed.region, region.clone(), Rights::NONE)
-                .map_err(|error| failed("the region was not registered")(error.to_string()))?;
+            register(registry, placed.region, &region)?;
+            heap.add_region(placed.region, region.words().clone())
+                .map_err(|error| failed("the node's memory")(error.to_string()))?;
             near = Some(placed.region);
             self.regions.push((placed.region, region));
         }
@@ -231,6 +303,16 @@ impl Node {
     /// The regions that hold its objects.
     pub fn regions(&self) -> impl Iterator<Item = (RegionId, &Region)> {
         self.regions.iter().map(|(id, region)| (*id, region))
+    }
+
+    /// Figures of its log, if it has one.
+    pub fn log(&self) -> Option<&LogStatsHandle> {
+        self.log.as_ref()
+    }
+
+    /// What it found in its log when it started, if there was anything.
+    pub fn recovery(&self) -> Option<&RecoveryReport> {
+        self.recovery.as_ref()
     }
 
     /// Who is in the cluster, as far as the node knows.
@@ -266,6 +348,38 @@ impl Drop for Node {
             let _ = std::fs::remove_dir_all(directory);
         }
     }
+}
+
+fn register(registry: &Registry, id: RegionId, region: &Region) -> Result<(), Error> {
+    registry
+        .register(id, region.clone(), Rights::NONE)
+        .map(|_| ())
+        .map_err(|error| failed("the region was not registered")(error.to_string()))
+}
+
+/// Brings tables and transactions back that the log's notes tell of.
+fn restore(
+    recovered: &Recovered,
+    participant: &mut Participant,
+    tables: &mut Tables,
+    configuration: &Configuration,
+) -> Result<(), Error> {
+    let why = failed("what the node held before");
+    let shards = recovered.notes.iter().filter_map(|(key, values)| {
+        let (table, shard) = barn_index::node::parse_note(key)?;
+        Some((table, shard, &values[..]))
+    });
+    // Tables first: what they lie in must be theirs again before anything else is reserved.
+    let Some(heap) = participant.heap_mut() else {
+        return Err(Error::Node("the node lost its place in the cluster while it started: start it again".into()));
+    };
+    tables.reopen(heap, configuration, shards).map_err(&why)?;
+    for (key, values) in &recovered.notes {
+        if key.starts_with(barn_transaction::participant::NOTE) {
+            participant.restore(key, values).map_err(&why)?;
+        }
+    }
+    Ok(())
 }
 
 /// The coordinator of a new cluster, or of the one that the data directory remembers.

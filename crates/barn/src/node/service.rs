@@ -1,13 +1,15 @@
 //! What a node answers: its cluster's questions, its clients' transactions, and the rest.
 
 use super::CLUSTER_METHOD;
+use super::durable::{Admitted, Durable};
 use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
-use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
+use barn_fabric::{NodeStats, PeerId, RegionId, Reply, Request, Service, Words};
 use barn_heap::Usage;
 use barn_index::node::{Now, Surroundings, Tables};
 use barn_index::wire as table_wire;
-use barn_transaction::participant::{Participant, ParticipantStats};
+use barn_log::{Position, Record};
+use barn_transaction::participant::{Asked, Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -36,13 +38,24 @@ pub(super) struct NodeService {
     clock: SystemClock,
     directory: Arc<Directory>,
     participant: Option<Participant>,
-    /// Where the participant is put once the node has its place.
-    arriving: Arc<Mutex<Option<Participant>>>,
+    /// Where the rest is put once the node has its place.
+    arriving: Arc<Mutex<Option<Arrival>>>,
     rest: Option<Box<dyn Rest>>,
     stats: Arc<NodeStats>,
     tables: Tables,
-    /// An answer about a table in the making.
+    durable: Option<Durable>,
+    /// The node's memory, for checkpoints.
+    regions: Vec<(RegionId, Words)>,
+    /// An answer in the making.
     answer: Vec<u8>,
+}
+
+/// What the service gets once the node has its place in the cluster, and its memory.
+pub(super) struct Arrival {
+    pub(super) participant: Participant,
+    pub(super) tables: Tables,
+    pub(super) durable: Option<Durable>,
+    pub(super) regions: Vec<(RegionId, Words)>,
 }
 
 impl fmt::Debug for NodeService {
@@ -56,7 +69,7 @@ impl NodeService {
         coordinator: Option<Coordinator>,
         clock: SystemClock,
         directory: Arc<Directory>,
-        arriving: Arc<Mutex<Option<Participant>>>,
+        arriving: Arc<Mutex<Option<Arrival>>>,
         rest: Option<Box<dyn Rest>>,
         stats: Arc<NodeStats>,
     ) -> Self {
@@ -69,6 +82,8 @@ impl NodeService {
             rest,
             stats,
             tables: Tables::default(),
+            durable: None,
+            regions: Vec::new(),
             answer: Vec::new(),
         }
     }
@@ -77,7 +92,10 @@ impl NodeService {
     #[inline]
     fn participant(&mut self) -> Option<&mut Participant> {
         if self.participant.is_none() {
-            self.participant = self.arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+            let arrived = self.arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+            let Arrival { participant, tables, durable, regions } = arrived?;
+            (self.participant, self.tables) = (Some(participant), tables);
+            (self.durable, self.regions) = (durable, regions);
         }
         self.participant.as_mut()
     }
@@ -105,14 +123,63 @@ impl NodeService {
         }
     }
 
+    /// Answers a request of the transaction layer.
+    fn transaction(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        if self.participant().is_none() {
+            return reply.busy();
+        }
+        let Self { participant: Some(participant), durable, answer, .. } = self else { return reply.busy() };
+        let Some(method) = Method::from_bits(request.method) else { return reply.unknown_method() };
+        if let Some(durable) = durable
+            && matches!(method, Method::Prepare | Method::Ship)
+            && let Admitted::No(why) = durable.admits()
+        {
+            return reply.refuse(&why);
+        }
+        answer.clear();
+        let done = participant.handle(request.peer, method, request.body, answer);
+        let asked = participant.take_asked();
+        let position = harvest(participant, durable);
+        match (done, durable) {
+            (Ok(()), Some(durable)) => durable.answer(reply, answer, position, asked),
+            (Ok(()), None) => reply.done(answer),
+            (Err(why), _) => reply.refuse(&why),
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.turn();
+        }
+    }
+
+    /// Begins a checkpoint, if it is time for one.
+    fn checkpoint(&mut self) {
+        let Self { participant: Some(participant), durable: Some(durable), tables, regions, .. } = self else {
+            return;
+        };
+        if durable.wants_checkpoint() {
+            let mut notes = Record::default();
+            Durable::remember(participant.member(), &mut notes);
+            tables.remember(participant.heap(), &mut notes);
+            participant.remember(&mut notes);
+            durable.checkpoint(&notes, regions.clone());
+        }
+    }
+
     /// Answers a request about a table.
     fn table(&mut self, request: Request<'_>, reply: Reply<'_>) {
         if self.participant().is_none() {
             return reply.busy();
         }
-        let Self { participant: Some(participant), coordinator, directory, tables, answer, .. } = self else {
+        let Self { participant: Some(participant), coordinator, directory, tables, answer, durable, .. } = self
+        else {
             return reply.busy();
         };
+        if let Some(durable) = durable
+            && table_wire::Method::from_bits(request.method) == Some(table_wire::Method::Update)
+            && let Admitted::No(why) = durable.admits()
+            && !tables.is_volatile(request.body)
+        {
+            return reply.refuse(&why);
+        }
         let member = participant.member();
         let changed = participant.take_changed_tables();
         let Some(heap) = participant.heap_mut() else {
@@ -131,9 +198,25 @@ impl NodeService {
         let now = Now::default();
         let node = Surroundings { heap, configuration, member, now: &now, changed };
         answer.clear();
-        match tables.handle(node, request.method, request.body, answer) {
-            Ok(()) => reply.done(answer),
-            Err(why) => reply.refuse(&why),
+        let handled = tables.handle(node, request.method, request.body, answer);
+        let position = harvest(participant, durable);
+        match (handled, durable) {
+            (Ok(handled), Some(durable)) => {
+                let asked = Asked { durability: handled.durability, together: false };
+                durable.answer(reply, answer, position, asked);
+            }
+            (Ok(_), None) => reply.done(answer),
+            (Err(why), _) => reply.refuse(&why),
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.turn();
+        }
+    }
+
+    /// Hands the log what has changed; nobody waits for it.
+    fn harvest(&mut self) {
+        if let Self { participant: Some(participant), durable, .. } = self {
+            harvest(participant, durable);
         }
     }
 
@@ -147,6 +230,13 @@ impl NodeService {
     }
 }
 
+/// Hands the log what has changed; where that ends in the log.
+#[inline]
+fn harvest(participant: &mut Participant, durable: &mut Option<Durable>) -> Option<Position> {
+    let (durable, record) = durable.as_mut().zip(participant.changes())?;
+    durable.take(record)
+}
+
 impl Service for NodeService {
     #[inline]
     fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
@@ -158,10 +248,10 @@ impl Service for NodeService {
                 // A store that fails now will fail the next request that needs it.
                 let _ = coordinator.tick(self.clock.now());
             }
-            return match self.participant() {
-                Some(participant) => participant.call(request, reply),
-                None => reply.busy(),
-            };
+            if request.method == Method::Orphans as u16 {
+                self.checkpoint();
+            }
+            return self.transaction(request, reply);
         }
         if (table_wire::Method::Get as u16..table_wire::METHODS_END).contains(&request.method) {
             return self.table(request, reply);
@@ -178,12 +268,20 @@ impl Service for NodeService {
     fn message(&mut self, peer: PeerId, body: &[u8]) {
         if let Some(participant) = self.participant() {
             participant.message(peer, body);
+            self.harvest();
         }
     }
 
     fn gone(&mut self, peer: PeerId) {
         if let Some(participant) = self.participant() {
             participant.gone(peer);
+            self.harvest();
+        }
+    }
+
+    fn idle(&mut self) {
+        if let Some(durable) = &mut self.durable {
+            durable.turn();
         }
     }
 }

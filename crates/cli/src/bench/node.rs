@@ -1,16 +1,24 @@
 //! A node of the benchmark's own: a real process, stopped with the benchmark.
 
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use barn::Durability;
 use barn_server::Status;
 
 use crate::bench::timing::{cpu_seconds, pin};
 
 /// The core that the node is kept on; the client is on the other one.
 const NODE_CORE: usize = 1;
+
+/// What a node keeps, and where.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) data: PathBuf,
+    pub(crate) durability: Durability,
+}
 
 /// A running node process.
 #[derive(Debug)]
@@ -24,6 +32,16 @@ impl BenchNode {
     /// Starts a node with so much memory for objects, and so much to be read as it is; `join` names
     /// a node whose cluster it joins.
     pub(crate) fn start(memory_bytes: u64, raw_bytes: u64, join: Option<&str>) -> io::Result<Self> {
+        Self::start_with(memory_bytes, raw_bytes, join, None)
+    }
+
+    /// The same, with a disk, or without.
+    pub(crate) fn start_with(
+        memory_bytes: u64,
+        raw_bytes: u64,
+        join: Option<&str>,
+        disk: Option<&Disk>,
+    ) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
@@ -33,6 +51,9 @@ impl BenchNode {
             .arg("--raw-memory")
             .arg(raw_bytes.to_string())
             .args(join.iter().flat_map(|address| ["--join", address]))
+            .arg("--data")
+            .arg(disk.map_or(Path::new("none"), |disk| &disk.data))
+            .args(disk.iter().flat_map(|disk| ["--durability", disk.durability.name()]))
             .arg("--shm")
             .arg(directory.join("node.sock"))
             .stdin(Stdio::piped())

@@ -25,6 +25,9 @@ pub enum Bench {
     /// Node, peers and clients are processes of their own, and are measured in turn.
     Get(bench::get::Args),
 
+    /// Puts: what durability costs, beside a bare log of the same disk and Redis.
+    Put(bench::put::Args),
+
     /// A client process of `barn bench get`.
     #[command(hide = true)]
     GetClient,
@@ -53,6 +56,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let report = match &args.bench {
         Bench::Figures(args) => bench::figures::run(args)?,
         Bench::Get(args) => bench::get::run(args)?,
+        Bench::Put(args) => bench::put::run(args)?,
         Bench::GetClient => {
             bench::get::worker::run()?;
             return Ok(Exit::Ok);

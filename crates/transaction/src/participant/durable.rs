@@ -14,7 +14,9 @@ use crate::wire::{Malformed, Writes, split, split_many};
 use barn_cluster::MemberId;
 use barn_heap::ObjectError;
 use barn_layout::durability::Durability;
-use barn_layout::transaction::{Change, HeldNote, ParticipantEntry, TransactionId};
+use barn_layout::transaction::{
+    Change, HeldNote, PREPARE_DURABILITY_SHIFT, ParticipantEntry, Prepare, TransactionId,
+};
 use barn_layout::{Address, planted};
 use barn_log::Record;
 use zerocopy::{FromBytes, IntoBytes};
@@ -43,7 +45,7 @@ fn value(held: &Held) -> Vec<u8> {
         participants: (held.participants.len() as u32).into(),
         writes: (held.count as u32).into(),
         durability: Durability::to_bits(held.durability).into(),
-        reserved: 0.into(),
+        decided: u32::from(held.decided).into(),
     };
     let mut bytes = head.as_bytes().to_vec();
     for member in &held.participants {
@@ -66,13 +68,33 @@ fn parse(bytes: &[u8]) -> Result<Held, Malformed> {
         writes: rest.to_vec(),
         count: writes.count,
         durability: Durability::from_bits(head.durability.get()),
-        decided: false,
+        decided: head.decided.get() == 1,
         frozen: false,
         orphan: true,
     })
 }
 
 impl Participant {
+    /// What has changed, if that is recorded: see [`Heap::changes`](barn_heap::Heap::changes).
+    #[inline]
+    pub fn changes(&mut self) -> Option<&mut Record> {
+        self.heap.changes()
+    }
+
+    /// Refuses what asks for more than this: a node without a log has memory only.
+    pub fn offer(&mut self, strongest: Durability) {
+        self.strongest = strongest;
+    }
+
+    /// Why a first step asks for more than there is, if it does.
+    pub(super) fn asks_too_much(&self, body: &[u8]) -> Option<String> {
+        let (header, _) = split::<Prepare>(body).ok()?;
+        let asked = Durability::from_bits(header.flags.get() >> PREPARE_DURABILITY_SHIFT)?;
+        (asked > self.strongest).then(|| {
+            format!("the transaction was to be {asked}, and this node keeps nothing on a disk: start it with a data directory")
+        })
+    }
+
     /// What the answer to the last request has to wait for; nothing if it changed nothing.
     pub fn take_asked(&mut self) -> Asked {
         std::mem::take(&mut self.asked)
@@ -105,9 +127,6 @@ impl Participant {
     pub fn remember(&self, record: &mut Record) {
         for (id, held) in &self.held {
             record.note_set(&key(*id), &value(held));
-            if held.decided {
-                record.note_append(&key(*id), DECIDED);
-            }
         }
     }
 
@@ -119,7 +138,7 @@ impl Participant {
         let id = id.ok_or_else(corrupt)?;
         let (first, later) = values.split_first().ok_or_else(corrupt)?;
         let held = parse(first).map_err(|Malformed| corrupt())?;
-        let decided = later.iter().any(|value| value == DECIDED);
+        let decided = held.decided || later.iter().any(|value| value == DECIDED);
         let writes = Writes { bytes: &held.writes, count: held.count };
         for (entry, _) in writes.each() {
             let address = Address::from_bits(entry.address.get());

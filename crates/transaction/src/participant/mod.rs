@@ -139,6 +139,8 @@ pub struct Participant {
     changed_tables: Vec<Address>,
     /// What the answer to the last request has to wait for.
     asked: Asked,
+    /// The strongest durability that the node offers.
+    strongest: Durability,
     /// An answer in the making.
     answer: Vec<u8>,
 }
@@ -189,6 +191,7 @@ impl Participant {
             stats: ParticipantStats::default(),
             changed_tables: Vec::new(),
             asked: Asked::default(),
+            strongest: Durability::Memory,
             answer: Vec::new(),
         }
     }
@@ -257,6 +260,9 @@ impl Participant {
         }
         match method {
             Method::Prepare => {
+                if let Some(why) = self.asks_too_much(body) {
+                    return Err(why);
+                }
                 let voted = self.prepare(peer, body);
                 self.vote_into(answer, voted)
             }

@@ -64,9 +64,23 @@ impl Wire {
     pub(crate) fn exchange(
         &mut self,
         replies: usize,
+        take: impl FnMut(usize, &Reply<'_>) -> Result<(), PeerError>,
+    ) -> Result<(), PeerError> {
+        self.send()?;
+        self.receive(replies, take)
+    }
+
+    /// Sends the commands.
+    pub(crate) fn send(&mut self) -> Result<(), PeerError> {
+        self.link.send()
+    }
+
+    /// Waits for so many replies to what was sent, and hands them over.
+    pub(crate) fn receive(
+        &mut self,
+        replies: usize,
         mut take: impl FnMut(usize, &Reply<'_>) -> Result<(), PeerError>,
     ) -> Result<(), PeerError> {
-        self.link.send()?;
         let (mut number, mut at) = (0, 0);
         // The first failure is kept until all replies are in: the next exchange starts clean.
         let mut outcome = Ok(());

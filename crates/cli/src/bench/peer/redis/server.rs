@@ -1,5 +1,6 @@
 //! A Redis of the benchmark's own: no persistence, a socket in a directory of its own, and loopback.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::resp::Wire;
@@ -20,12 +21,21 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one.
     pub(crate) fn start() -> Result<Self, PeerError> {
+        Self::start_with(&["--appendonly", "no"], None)
+    }
+
+    /// Starts one that syncs every change to a file in `directory` before it answers.
+    pub(crate) fn start_durable(directory: &Path) -> Result<Self, PeerError> {
+        Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"], Some(directory))
+    }
+
+    fn start_with(persistence: &[&str], data: Option<&Path>) -> Result<Self, PeerError> {
         let (process, places) = PeerProcess::start("Redis", "redis-server", |directory| {
             let (path, address) = (directory.join("redis.sock"), free_address("Redis")?);
             let mut command = Command::new("redis-server");
-            command.args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--bind", "127.0.0.1"]);
+            command.args(["--save", "", "--daemonize", "no", "--bind", "127.0.0.1"]).args(persistence);
             command.arg("--port").arg(address.port().to_string());
-            command.arg("--dir").arg(directory).arg("--unixsocket").arg(&path);
+            command.arg("--dir").arg(data.unwrap_or(directory)).arg("--unixsocket").arg(&path);
             Ok((command, [Place::Unix(path), Place::Tcp(address)]))
         })?;
         let [unix, tcp] = places;

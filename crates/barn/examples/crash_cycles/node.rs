@@ -1,0 +1,199 @@
+//! Nodes as processes of their own, that are killed and come back.
+
+use crate::{PATIENCE, argument, number};
+use barn::Durability;
+use barn::node::{Node, NodeConfig};
+use barn_fabric::seam::{Random, Seeded};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Small, so that checkpoints come often.
+const CHECKPOINT_BYTES: u64 = 1 << 20;
+const SEGMENT_WINDOW_MS: u64 = 100;
+const MEMORY_BYTES: u64 = 48 << 20;
+/// Short, so that a node that was killed is soon back.
+const LEASE: Duration = Duration::from_millis(100);
+/// Out of so many cycles, one ends at a failpoint.
+const FAILPOINT_EVERY: u64 = 3;
+
+/// Where a node was killed by itself.
+const FAILPOINTS: [&str; 14] = [
+    "write-before",
+    "write-after",
+    "sync-after",
+    "rotate-before",
+    "rotate-after-header",
+    "rotate-after-name",
+    "checkpoint-before-image",
+    "checkpoint-after-image",
+    "checkpoint-before-manifest",
+    "checkpoint-after-manifest",
+    "clean-before",
+    "clean-after-one",
+    "recover-after-replay",
+    "recover-after-segment",
+];
+
+/// A node's process.
+#[derive(Debug)]
+pub(crate) struct NodeProcess {
+    child: Child,
+    /// Whether something in it will kill it.
+    armed: Option<&'static str>,
+}
+
+impl NodeProcess {
+    /// The node's side: serves until its parent is gone.
+    pub(crate) fn serve(place: &str) -> Result<(), String> {
+        let place = Path::new(place);
+        let config = NodeConfig {
+            shm: Some(place.join("node.sock")),
+            data: Some(place.join("data")),
+            durability: Durability::Logged,
+            window: Duration::from_millis(number("--window-ms", SEGMENT_WINDOW_MS)),
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            memory_bytes: MEMORY_BYTES,
+            region_bytes: 16 << 20,
+            lease: LEASE,
+            join: argument("--join"),
+            ..NodeConfig::default()
+        };
+        let node = Node::start(config).map_err(|error| error.to_string())?;
+        println!("ready {}", node.recovery().map(ToString::to_string).unwrap_or_default());
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        drop(node);
+        Ok(())
+    }
+
+    fn spawn(place: &Path, join: Option<&str>, armed: Option<&'static str>, time: u64) -> Result<Self, String> {
+        let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(exe);
+        command.arg("--serve").arg(place);
+        command.args(["--window-ms", &number("--window-ms", SEGMENT_WINDOW_MS).to_string()]);
+        command.args(join.iter().flat_map(|address| ["--join", address]));
+        if let Some(name) = armed {
+            command.env("BARN_FAILPOINT", format!("{name}=kill@{time}"));
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        Ok(Self { child: child.map_err(|error| format!("a node: {error}"))?, armed })
+    }
+
+    /// Waits until it serves; false if it was killed on its way there, as it was meant to be.
+    fn await_ready(&mut self) -> Result<bool, String> {
+        let Some(stdout) = self.child.stdout.take() else { return Ok(true) };
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
+        match line.starts_with("ready") {
+            true => Ok(true),
+            false if self.armed.is_some() && line.is_empty() => {
+                let _ = self.child.wait();
+                Ok(false)
+            }
+            false => Err(format!("the node did not come back: {}", line.trim())),
+        }
+    }
+
+    fn is_dead(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_some())
+    }
+}
+
+/// A node's place: its directory, and the process that is there now.
+#[derive(Debug)]
+struct Seat {
+    place: PathBuf,
+    process: NodeProcess,
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    directory: PathBuf,
+    seats: Vec<Seat>,
+    ends: BTreeMap<&'static str, u64>,
+}
+
+impl Cluster {
+    pub(crate) fn start(nodes: u64) -> Result<Self, String> {
+        let base = argument("--data").map_or_else(std::env::temp_dir, PathBuf::from);
+        let directory = base.join(format!("barn-crash-{}-{}", std::process::id(), number("--seed", 1)));
+        let mut cluster = Self { directory, seats: Vec::new(), ends: BTreeMap::new() };
+        for number in 0..nodes {
+            let place = cluster.directory.join(format!("node-{number}"));
+            std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+            let mut process = NodeProcess::spawn(&place, cluster.first().as_deref(), None, 1)?;
+            process.await_ready()?;
+            cluster.seats.push(Seat { place, process });
+        }
+        Ok(cluster)
+    }
+
+    fn first(&self) -> Option<String> {
+        self.addresses().first().cloned()
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.seats.iter().map(|seat| format!("shm:{}", seat.place.join("node.sock").display())).collect()
+    }
+
+    /// How the nodes ended.
+    pub(crate) fn ends(&self) -> String {
+        let ends: Vec<_> = self.ends.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        ends.join(", ")
+    }
+
+    /// Kills a node, or waits a while for one to kill itself, and brings it back, perhaps to be killed
+    /// on its way; when it was still alive for sure.
+    pub(crate) fn kill_and_restart(&mut self, random: &mut Seeded) -> Result<Instant, String> {
+        let at = random.below(self.seats.len() as u64) as usize;
+        let join = (at > 0).then(|| self.first()).flatten();
+        let Seat { place, process } = &mut self.seats[at];
+        let mut alive = Instant::now();
+        if process.armed.is_some() {
+            // It may be far from there: then it is killed all the same.
+            let patience = alive + Duration::from_millis(300);
+            while !process.is_dead() && Instant::now() < patience {
+                alive = Instant::now();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        let end = match (process.is_dead(), process.armed) {
+            (true, Some(name)) => name,
+            (true, None) => return Err("the node ended by itself".into()),
+            (false, _) => {
+                alive = Instant::now();
+                process.child.kill().and_then(|()| process.child.wait()).map_err(|error| error.to_string())?;
+                "killed"
+            }
+        };
+        *self.ends.entry(end).or_default() += 1;
+        let since = Instant::now();
+        loop {
+            let armed = (random.below(FAILPOINT_EVERY) == 0)
+                .then(|| FAILPOINTS[random.below(FAILPOINTS.len() as u64) as usize]);
+            *process = NodeProcess::spawn(place, join.as_deref(), armed, 1 + random.below(12))?;
+            if process.await_ready()? {
+                return Ok(alive);
+            }
+            *self.ends.entry(armed.unwrap_or("start")).or_default() += 1;
+            if since.elapsed() > PATIENCE {
+                return Err("the node does not come back".into());
+            }
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for seat in &mut self.seats {
+            let _ = seat.process.child.kill();
+            let _ = seat.process.child.wait();
+        }
+        if !std::thread::panicking() && argument("--keep").is_none() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A node's log: what it finds there when it starts, and what has to wait for it while it runs.
+//!
+//! What always holds:
+//! - one process has a data directory at a time;
+//! - a change is in the log's hands before anybody is told of it, and as far as was asked;
+//! - who the node is, is in the log before it serves: after a restart it is the same member, with the
+//!   same regions and the same bytes in them.
+
+use super::config::NodeConfig;
+use crate::error::Error;
+use barn_cluster::MemberId;
+use barn_fabric::seam::SystemDisk;
+use barn_fabric::{Region, RegionId, RegionOptions, Reply, Rights, Words};
+use barn_heap::used_ranges;
+use barn_layout::Durability;
+use barn_log::{Admission, Level, Log, LogOptions, LogStatsHandle, Memory, Position, Record, Recovered};
+use barn_transaction::participant::Asked;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+
+/// The note that says which member this is.
+const NODE_NOTE: &[u8] = b"node";
+/// Where the log is, in the data directory.
+const LOG_DIRECTORY: &str = "log";
+
+/// Takes memory for the regions that a log speaks of.
+#[derive(Debug, Default)]
+struct Taking(Mutex<Vec<(RegionId, Region)>>);
+
+impl Memory for Taking {
+    fn region(&self, id: RegionId, bytes: u64) -> Result<Words, String> {
+        let wanted = RegionOptions { bytes, remote: Rights::READ, huge: true };
+        let region = Region::allocate(&wanted).map_err(|error| error.to_string())?;
+        let words = region.words().clone();
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((id, region));
+        Ok(words)
+    }
+}
+
+/// What a node was before, as its log tells.
+pub(super) struct Earlier {
+    pub(super) member: MemberId,
+    pub(super) regions: Vec<(RegionId, Region)>,
+    pub(super) recovered: Recovered,
+}
+
+/// A node's log, as its poll loop sees it.
+pub(super) struct Durable {
+    /// Taken when it is stopped.
+    log: Option<Log>,
+    usual: Durability,
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Durable").field("usual", &self.usual).finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a request that changes something.
+pub(super) enum Admitted {
+    /// It is carried out.
+    Yes,
+    /// It is refused, for this reason.
+    No(String),
+}
+
+impl Durable {
+    /// Opens the log of a data directory, and recovers what is there.
+    pub(super) fn open(path: &Path, config: &NodeConfig) -> Result<(Self, Option<Earlier>), Error> {
+        let why = |error: String| Error::Node(format!("the data directory {}: {error}", path.display()));
+        let disk = SystemDisk::at(&path.join(LOG_DIRECTORY)).map_err(|error| why(error.to_string()))?;
+        let options = LogOptions {
+            window: config.window,
+            sync_interval: config.sync_interval,
+            checkpoint_bytes: config.checkpoint_bytes,
+            ..LogOptions::default()
+        };
+        let taking = Taking::default();
+        let progress = |progress| {
+            if let Some(show) = &config.progress {
+                show.show(progress);
+            }
+        };
+        let (log, recovered) =
+            barn_log::open(Arc::new(disk), options, &taking, &progress, config.accept_loss)
+                .map_err(|error| why(error.to_string()))?;
+        let this = Self { log: Some(log), usual: config.durability };
+        // It comes with the first record, that of the node's regions: without it the node never served.
+        let note = recovered.notes.get(NODE_NOTE).and_then(|values| values.last());
+        let member = note.and_then(|value| value.get(..4)?.try_into().ok()).map(u32::from_le_bytes);
+        let Some(member) = member else { return Ok((this, None)) };
+        let regions = taking.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Ok((this, Some(Earlier { member: MemberId(member), regions, recovered })))
+    }
+
+    /// Notes which member this is.
+    pub(super) fn remember(member: MemberId, record: &mut Record) {
+        record.note_set(NODE_NOTE, &member.0.to_le_bytes());
+    }
+
+    fn log(&mut self) -> Option<&mut Log> {
+        self.log.as_mut()
+    }
+
+    /// Figures of the log, for any thread.
+    pub(super) fn stats(&self) -> Option<LogStatsHandle> {
+        self.log.as_ref().map(Log::stats_handle)
+    }
+
+    /// Whether a request that changes something durable may be carried out.
+    pub(super) fn admits(&self) -> Admitted {
+        match self.log.as_ref().map(Log::admission) {
+            Some(Admission::Open | Admission::Behind) => Admitted::Yes,
+            Some(Admission::Stopped(error)) => {
+                Admitted::No(format!("nothing can be written that must survive: {error}"))
+            }
+            None => Admitted::No("the node is stopping".into()),
+        }
+    }
+
+    /// Hands a record to the log, and empties it.
+    #[inline]
+    pub(super) fn take(&mut self, record: &mut Record) -> Option<Position> {
+        if record.is_empty() {
+            return None;
+        }
+        let log = self.log.as_mut()?;
+        let position = log.append(record);
+        record.clear();
+        Some(position)
+    }
+
+    /// The poll loop has done something, or is about to sleep.
+    #[inline]
+    pub(super) fn turn(&mut self) {
+        if let Some(log) = self.log() {
+            log.turn();
+        }
+    }
+
+    /// Answers once the log has come as far as was asked.
+    #[inline]
+    pub(super) fn answer(&mut self, reply: Reply<'_>, body: &[u8], position: Option<Position>, asked: Asked) {
+        let Some((log, position)) = self.log.as_mut().zip(position) else { return reply.done(body) };
+        let level = match (asked.durability.unwrap_or(self.usual), asked.together) {
+            (Durability::Synced, _) => Level::Synced,
+            (_, true) => Level::Written,
+            (Durability::Memory, false) => return reply.done(body),
+            (Durability::Logged, false) => match log.admission() {
+                // The window is used up: from here on nothing is acknowledged that could be lost.
+                Admission::Behind => Level::Written,
+                _ => return reply.done(body),
+            },
+        };
+        let (deferred, body) = (reply.later(), body.to_vec());
+        log.after(
+            position,
+            level,
+            Box::new(move |durable| match durable {
+                Ok(()) => deferred.done(body),
+                Err(error) => deferred.refuse(&format!(
+                    "it is not known whether the change will be there after a restart: {error}"
+                )),
+            }),
+        );
+    }
+
+    /// Waits until everything so far is on the disk.
+    pub(super) fn settle(&mut self, position: Option<Position>) -> Result<(), Error> {
+        let Some((log, position)) = self.log.as_mut().zip(position) else { return Ok(()) };
+        let (done, settled) = mpsc::channel();
+        log.after(position, Level::Synced, Box::new(move |durable| drop(done.send(durable))));
+        log.turn();
+        let failed = |why: String| Error::Node(format!("the node's log: {why}"));
+        match settled.recv() {
+            Ok(durable) => durable.map_err(|error| failed(error.to_string())),
+            Err(_) => Err(failed("it has stopped".into())),
+        }
+    }
+
+    /// Whether it is time for a checkpoint.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.log.as_ref().is_some_and(Log::wants_checkpoint)
+    }
+
+    /// Begins one.
+    pub(super) fn checkpoint(&mut self, notes: &Record, regions: Vec<(RegionId, Words)>) {
+        if let Some(log) = self.log() {
+            log.begin_checkpoint(notes, regions, Box::new(|_, words| used_ranges(words)));
+        }
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        if let Some(log) = self.log.take() {
+            // Whoever waited has been told what failed.
+            let _ = log.stop();
+        }
+    }
+}
