@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod crash;
 mod fuzz;
 mod layout;
 mod licences;
@@ -64,6 +65,8 @@ enum Command {
     Serializable(serializable::Args),
     /// Check what clients of tables saw, on real nodes and simulated worlds: one order for each key.
     Linearizable(linearizable::Args),
+    /// Kill nodes under load, and compare what they recover with what clients were told.
+    Crash(crash::Args),
     /// Run the tests that Miri can run, where a nightly toolchain has it.
     Miri,
     /// Write docs/layout.md from the declarations in crates/layout.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Shuttle(args) => shuttle::run(&args),
         Command::Serializable(args) => serializable::run(&args),
         Command::Linearizable(args) => linearizable::run(&args),
+        Command::Crash(args) => crash::run(&args),
         Command::Miri => miri::stage(),
         Command::Layout => layout::run(),
         Command::Licences => licences::stage(),

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::run::{Job, works};
 use crate::{
-    Outcome, Stage, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate, tidy,
+    Outcome, Stage, crash, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate, tidy,
     tools,
 };
 
@@ -34,6 +34,7 @@ const STAGES: &[Entry] = &[
         "10 million operations on tables, clients killed: one order for each key",
         linearizable::stage,
     ),
+    ("crash", "nodes killed under load: nothing lost that was promised", crash::stage),
     ("simulate", "a short run of seeds on the simulated fabric", simulate::stage),
     ("fuzz", "each parser for a short while, with coverage", fuzz::stage),
     ("plants", "each planted bug is caught by its gate", plants::stage),

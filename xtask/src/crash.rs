@@ -1,0 +1,48 @@
+//! `cargo xtask crash`: nodes killed again and again under load; what they recover is compared with
+//! what their clients were told.
+
+use crate::run::Job;
+use crate::{Outcome, Stage};
+
+/// Nodes of a cluster, and how often one of them is killed in CI.
+const CI: [(u64, u64); 2] = [(1, 45), (2, 15)];
+
+/// How much to check, or what to replay.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Kills, instead of CI's few: thousands for a soak.
+    #[arg(long)]
+    cycles: Option<u64>,
+    /// Nodes, where --cycles is given.
+    #[arg(long, default_value_t = 1)]
+    nodes: u64,
+    /// The seed that decides when to kill, and where.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn stage() -> Stage {
+    run(&Args { cycles: None, nodes: 1, seed: 1 })
+}
+
+pub(crate) fn run(args: &Args) -> Stage {
+    let plan = match args.cycles {
+        Some(cycles) => vec![(args.nodes, cycles)],
+        None => CI.to_vec(),
+    };
+    let mut said = Vec::new();
+    for (nodes, cycles) in plan {
+        let [cycles, nodes, seed] = [cycles, nodes, args.seed].map(|number| number.to_string());
+        let example = ["run", "--quiet", "--release", "-p", "barn", "--example", "crash_cycles", "--"];
+        let job = ["--cycles", &cycles, "--nodes", &nodes, "--seed", &seed];
+        let done = Job::cargo(&[&example[..], &job].concat()).run()?;
+        let line = |begins: &str| done.output.lines().find_map(|line| line.strip_prefix(begins));
+        if !done.status.success() {
+            let why = line("failed: ").map_or_else(|| done.how(), str::to_owned);
+            return Err(format!("{}: {why}", job.join(" ")));
+        }
+        let line = done.output.lines().find(|line| line.contains("every loss a suffix"));
+        said.push(format!("{nodes} nodes: {}", line.ok_or("the crash cycles said nothing")?));
+    }
+    Ok(Outcome::Passed(said.join("; ")))
+}
