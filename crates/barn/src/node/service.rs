@@ -5,6 +5,7 @@ use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, 
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
 use barn_heap::Usage;
+use barn_index::Durability;
 use barn_index::node::{Now, Surroundings, Tables};
 use barn_index::wire as table_wire;
 use barn_transaction::participant::{Participant, ParticipantStats};
@@ -129,10 +130,11 @@ impl NodeService {
             }
         };
         let now = Now::default();
-        let node = Surroundings { heap, configuration, member, now: &now, changed };
+        let node =
+            Surroundings { heap, configuration, member, now: &now, changed, durability: Durability::Memory };
         answer.clear();
         match tables.handle(node, request.method, request.body, answer) {
-            Ok(()) => reply.done(answer),
+            Ok(_) => reply.done(answer),
             Err(why) => reply.refuse(&why),
         }
     }

@@ -149,8 +149,15 @@ impl Heap {
         let offset = start.offset().checked_sub(HEADER_BYTES as u32).ok_or(ObjectError::NotAnObject)?;
         let address = Address::new(start.region(), offset);
         let slot = self.locate(address)?;
-        if !self.runs[slot.run].free.is_free(slot.index) || self.runs[slot.run].waiting {
+        if !self.runs[slot.run].free.is_free(slot.index) {
             return Err(ObjectError::NotReserved);
+        }
+        // A run with nothing but raw memory looks empty to whoever scans it, and waits.
+        if self.runs[slot.run].waiting && !planted("retaken_run_still_waits") {
+            self.quarantine.take_where(|run| run == slot.run).ok_or(ObjectError::NotReserved)?;
+            self.runs[slot.run].waiting = false;
+            self.usage.waiting_blocks -= self.runs[slot.run].size.run_blocks;
+            self.opened(slot.run);
         }
         let taken = self.take(slot.run, slot.index);
         taken.map_err(|error| match error {

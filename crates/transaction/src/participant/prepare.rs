@@ -221,7 +221,7 @@ impl Participant {
                 Some(Change::Create) => self.heap.create(address, body).map(|_| ()),
                 Some(Change::Free) => self.heap.free(address),
                 _ => {
-                    if self.heap.has_tables() && self.heap.purpose(address) == Some(Purpose::Tables) {
+                    if self.heap.has_tables() && self.heap.purpose(address).is_some_and(Purpose::is_table) {
                         self.changed_tables.push(address);
                     }
                     self.heap.write(address, body).map(|_| ())
