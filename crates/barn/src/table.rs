@@ -3,7 +3,7 @@
 use crate::barn::Barn;
 use crate::error::Error;
 use barn_fabric::block_on;
-use barn_index::{Answers, Found, Put, Swapped, TableInfo, TableOptions, TableStats, Way};
+use barn_index::{Answers, Durability, Found, Put, Swapped, TableInfo, TableOptions, TableStats, Way};
 use std::fmt;
 use std::time::Duration;
 
@@ -82,6 +82,12 @@ impl Table {
     /// The same table, read in another way.
     pub fn read_by(&self, way: Way) -> Self {
         Self { inner: self.inner.read_by(way) }
+    }
+
+    /// The same table, whose changes through this handle count as made only once they are so durable,
+    /// whatever the table's own durability is.
+    pub fn durability(&self, durability: Durability) -> Self {
+        Self { inner: self.inner.durability(durability) }
     }
 
     /// The value of a key.

@@ -26,6 +26,33 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// Why a shard could not be opened again after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReopenError {
+    /// What the log has noted of it makes no sense.
+    Notes(&'static str),
+    /// The memory is not what the notes say.
+    Memory(&'static str),
+    /// The table's options cannot be.
+    Options(String),
+    /// Tables of this kind are kept in memory only.
+    Volatile,
+}
+
+impl fmt::Display for ReopenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Notes(why) => write!(f, "the log's notes of it are damaged: {why}")?,
+            Self::Memory(why) => write!(f, "its memory is not what the log's notes say: {why}")?,
+            Self::Options(why) => f.write_str(why)?,
+            Self::Volatile => f.write_str("it is kept in memory only and should not be in a log")?,
+        }
+        f.write_str("; bring back the node's data from a copy, or start it with an empty data directory")
+    }
+}
+
+impl std::error::Error for ReopenError {}
+
 /// Why an operation on a table failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableError {

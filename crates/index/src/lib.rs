@@ -21,13 +21,17 @@ mod key;
 pub mod linearizable;
 pub mod node;
 mod options;
+#[cfg(test)]
+#[path = "../../heap/src/heap/tests/replay.rs"]
+mod replay;
 #[cfg(feature = "scenarios")]
 pub mod scenario;
 pub mod selector;
 pub mod wire;
 
+pub use barn_layout::table::Durability;
 pub use client::{Answers, Put, Scan, Swapped, Table, TableInfo, TableStats, TableTransaction, Way};
-pub use error::{Refused, TableError};
+pub use error::{Refused, ReopenError, TableError};
 pub use key::{Found, Key, Looked};
 pub use options::{
     INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, KEY_BYTES_MAX, Kind, OptionsError, TableOptions, VALUE_BYTES_MAX,

@@ -1,5 +1,7 @@
 //! What a table is made with: kept by the coordinator, the same for all of its shards.
 
+use barn_layout::heap::Purpose;
+use barn_layout::table::Durability;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -77,6 +79,11 @@ pub struct TableOptions {
     pub neighbourhood: u32,
     /// The memory of each shard, index and log (`cache`).
     pub memory_bytes: u64,
+    /// When a change counts as made, unless whoever makes it says otherwise; nothing for what the node
+    /// does. A table whose durability is `memory` is empty after a restart of its node, as every `cache`
+    /// is.
+    #[serde(with = "durability", skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     /// What the hash of its keys begins with: random for each table.
     pub seed: u64,
     /// The version of the memory layout that the table was made with.
@@ -95,6 +102,7 @@ impl Default for TableOptions {
             inline_bytes: INLINE_BYTES_DEFAULT,
             neighbourhood: 8,
             memory_bytes: 64 << 20,
+            durability: None,
             seed: 0,
             schema: SCHEMA,
         }
@@ -123,10 +131,26 @@ impl TableOptions {
         if self.capacity > 1 << 40 {
             return wrong(format!("room for {} keys: at most 2^40", self.capacity));
         }
+        if self.kind == Kind::Cache
+            && let Some(durability @ (Durability::Logged | Durability::Synced)) = self.durability
+        {
+            return wrong(format!(
+                "a cache that is {durability}: a cache forgets its oldest keys by itself and is kept in memory \
+                 only; leave the durability out, or choose hopscotch or cuckoo"
+            ));
+        }
         if !(1 << 20..=1 << 40).contains(&self.memory_bytes) {
             return wrong(format!("{} bytes for a shard: from 1 MiB to 1 TiB", self.memory_bytes));
         }
         Ok(())
+    }
+
+    /// What its memory is for: that of a table which does not outlive its node is in no log.
+    pub fn purpose(&self) -> Purpose {
+        match self.kind == Kind::Cache || self.durability == Some(Durability::Memory) {
+            true => Purpose::Volatile,
+            false => Purpose::Tables,
+        }
     }
 
     /// As the coordinator keeps them.
@@ -143,9 +167,48 @@ impl TableOptions {
     }
 }
 
+/// A durability as its name, and nothing as nothing.
+mod durability {
+    use barn_layout::table::Durability;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<Durability>, to: S) -> Result<S::Ok, S::Error> {
+        value.map(Durability::name).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Durability>, D::Error> {
+        let name: Option<String> = Option::deserialize(from)?;
+        name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_durability_is_kept_by_its_name_and_nothing_is_said_of_none() {
+        let usual = TableOptions::default();
+        assert!(!usual.to_text().contains("durability"), "what was made before reads the same");
+        for durability in Durability::ALL {
+            let options = TableOptions { durability: Some(durability), ..usual.clone() };
+            assert!(options.to_text().contains(&format!("\"durability\":\"{durability}\"")));
+            assert_eq!(TableOptions::from_text(&options.to_text()), Ok(options));
+        }
+        assert!(TableOptions::from_text("{\"durability\": \"disk\"}").is_err());
+    }
+
+    #[test]
+    fn what_is_kept_in_memory_only_has_memory_of_its_own() {
+        let with = |kind, durability| TableOptions { kind, durability, ..TableOptions::default() };
+        assert_eq!(with(Kind::Cuckoo, None).purpose(), Purpose::Tables);
+        assert_eq!(with(Kind::Hopscotch, Some(Durability::Synced)).purpose(), Purpose::Tables);
+        assert_eq!(with(Kind::Hopscotch, Some(Durability::Memory)).purpose(), Purpose::Volatile);
+        assert_eq!(with(Kind::Cache, None).purpose(), Purpose::Volatile);
+        assert_eq!(with(Kind::Cache, Some(Durability::Memory)).validate(), Ok(()));
+        let refused = with(Kind::Cache, Some(Durability::Logged)).validate();
+        assert!(refused.is_err_and(|error| error.0.contains("kept in memory only")));
+    }
 
     #[test]
     fn options_come_back_from_text() {

@@ -3,7 +3,7 @@
 //! The structs are declared in `barn_layout::table`. Whatever a message holds, taking it apart ends in
 //! parts or in [`Malformed`].
 
-use barn_layout::table::{METHODS_START, Operation, TableAnswer, TableHeader, TableUpdate};
+use barn_layout::table::{Durability, METHODS_START, Operation, TableAnswer, TableHeader, TableUpdate};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What can be asked of a node about tables.
@@ -99,6 +99,8 @@ pub struct Update<'a> {
     pub operand: u64,
     /// When the value expires; 0 for never.
     pub expires: u64,
+    /// When it counts as made; nothing for what the table says.
+    pub durability: Option<Durability>,
 }
 
 /// Adds a change to a [`Method::Update`].
@@ -107,7 +109,7 @@ pub fn add_update(message: &mut Vec<u8>, update: &Update<'_>) {
         operation: (update.operation as u32).into(),
         key_bytes: (update.key.len() as u32).into(),
         value_bytes: (update.value.len() as u32).into(),
-        reserved: 0.into(),
+        durability: Durability::to_bits(update.durability).into(),
         operand: update.operand.into(),
         expires: update.expires.into(),
     };
@@ -123,7 +125,9 @@ pub fn next_update<'a>(rest: &mut &'a [u8]) -> Result<Update<'a>, Malformed> {
     let (value, after) = take(after, header.value_bytes.get() as usize)?;
     *rest = after;
     let operation = Operation::from_bits(header.operation.get()).ok_or(Malformed)?;
-    Ok(Update { operation, key, value, operand: header.operand.get(), expires: header.expires.get() })
+    let durability = Durability::from_bits(header.durability.get()).map_err(|_| Malformed)?;
+    let (operand, expires) = (header.operand.get(), header.expires.get());
+    Ok(Update { operation, key, value, operand, expires, durability })
 }
 
 /// Takes the next answer, and its value.
@@ -150,11 +154,16 @@ mod tests {
         assert_eq!(next_key(&mut rest), Ok(&b"key"[..]));
         assert_eq!(next_key(&mut rest), Err(Malformed));
 
-        let update = Update { operation: Operation::Swap, key: b"k", value: b"vv", operand: 9, expires: 10 };
-        message.clear();
-        add_update(&mut message, &update);
-        assert_eq!(next_update(&mut &message[..]), Ok(update));
-        assert_eq!(next_update(&mut &message[..message.len() - 1]), Err(Malformed));
+        for durability in [None, Some(Durability::Memory), Some(Durability::Synced)] {
+            let (operation, key, value) = (Operation::Swap, b"k", b"vv");
+            let update = Update { operation, key, value, operand: 9, expires: 10, durability };
+            message.clear();
+            add_update(&mut message, &update);
+            assert_eq!(next_update(&mut &message[..]), Ok(update));
+            assert_eq!(next_update(&mut &message[..message.len() - 1]), Err(Malformed));
+        }
+        message[12] = 4;
+        assert_eq!(next_update(&mut &message[..]), Err(Malformed), "no such durability");
     }
 
     #[test]

@@ -15,7 +15,6 @@ mod shared;
 pub mod address;
 pub mod channel;
 pub mod diagram;
-pub mod durability;
 pub mod frame;
 pub mod handshake;
 pub mod heap;
@@ -27,5 +26,5 @@ pub mod table;
 pub mod transaction;
 
 pub use address::{Address, FatPointer, RegionId};
-pub use durability::Durability;
 pub use plant::planted;
+pub use table::Durability;

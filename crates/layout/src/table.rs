@@ -1,6 +1,8 @@
 //! What clients and nodes say to each other about tables.
 
 use crate::shared::shared_struct;
+use core::fmt;
+use core::str::FromStr;
 use zerocopy::little_endian::{U16, U32, U64};
 
 /// The first method of tables; the others follow.
@@ -27,8 +29,8 @@ shared_struct! {
         4 => pub key_bytes: U32,
         /// The value's length.
         8 => pub value_bytes: U32,
-        /// Zero.
-        12 => pub reserved: U32,
+        /// When the change counts as made: see [`Durability`]; 0 for what the table says.
+        12 => pub durability: U32,
         /// The version to compare with, or the number to add.
         16 => pub operand: U64,
         /// When the value expires, in milliseconds since 1970; 0 for never.
@@ -149,9 +151,97 @@ impl Outcome {
     }
 }
 
+/// What has happened to a change before whoever asked for it is told that it was made. The later of two
+/// is the stronger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Durability {
+    /// It is in the node's memory. Of a table: nothing of it outlives the node's process.
+    #[default]
+    Memory = 1,
+    /// It has been written to the node's log: it outlives the process, though not the machine.
+    Logged = 2,
+    /// The log is on the disk: it outlives a loss of power.
+    Synced = 3,
+}
+
+impl Durability {
+    /// All of them, the weakest first.
+    pub const ALL: [Self; 3] = [Self::Memory, Self::Logged, Self::Synced];
+
+    /// What stands on the wire; 0 where nothing in particular is asked for.
+    pub const fn to_bits(asked: Option<Self>) -> u32 {
+        match asked {
+            None => 0,
+            Some(durability) => durability as u32,
+        }
+    }
+
+    /// What a number on the wire asks for; `Err` if it means nothing.
+    pub const fn from_bits(bits: u32) -> Result<Option<Self>, NoDurability> {
+        Ok(match bits {
+            0 => None,
+            1 => Some(Self::Memory),
+            2 => Some(Self::Logged),
+            3 => Some(Self::Synced),
+            _ => return Err(NoDurability),
+        })
+    }
+
+    /// The name that people use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Logged => "logged",
+            Self::Synced => "synced",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// There is no such durability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoDurability;
+
+impl fmt::Display for NoDurability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such durability: memory, logged or synced")
+    }
+}
+
+impl core::error::Error for NoDurability {}
+
+impl FromStr for Durability {
+    type Err = NoDurability;
+
+    fn from_str(name: &str) -> Result<Self, NoDurability> {
+        Self::ALL.into_iter().find(|durability| durability.name() == name).ok_or(NoDurability)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durabilities_have_numbers_names_and_an_order() {
+        for bits in 0..16 {
+            match Durability::from_bits(bits) {
+                Ok(asked) => assert_eq!(Durability::to_bits(asked), bits),
+                Err(NoDurability) => assert!(bits > 3),
+            }
+        }
+        for durability in Durability::ALL {
+            assert_eq!(durability.name().parse(), Ok(durability));
+        }
+        assert_eq!("disk".parse::<Durability>(), Err(NoDurability));
+        assert!(Durability::ALL.is_sorted());
+    }
 
     #[test]
     fn numbers_mean_what_they_say() {

@@ -110,6 +110,7 @@ const CONFLICTING: &str = "conflicting_commits_have_one_order";
 const ONE_ORDER_EACH: &str = "every_key_has_one_order";
 const MOVES: &str = "a_key_that_moves_under_a_read_is_not_missed";
 const OVERTAKEN: &str = "a_read_that_the_log_overtakes_is_never_believed";
+const CUCKOO_BACK: &str = "a_cuckoo_shard_comes_back_as_it_was";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -370,6 +371,29 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "a_key_on_its_way_is_never_nowhere",
     },
     Plant { name: "cache_unverified", gate: unit("barn-index", OVERTAKEN), fails: OVERTAKEN },
+    // Opening tables again after a restart: each thing that a log must hear of, left out.
+    Plant {
+        name: "vacated_slot_not_recorded",
+        gate: unit("barn-heap", "heap::tests::durable"),
+        fails: "objects_are_back_with_their_bytes_and_versions_and_freed_ones_are_not",
+    },
+    Plant {
+        name: "retaken_run_still_waits",
+        gate: unit("barn-heap", "heap::tests::durable"),
+        fails: "raw_memory_is_taken_again_where_it_was",
+    },
+    Plant {
+        name: "segment_note_forgotten",
+        gate: unit("barn-index", "node::tests::restart"),
+        fails: "a_hopscotch_shard_comes_back_as_it_was",
+    },
+    Plant { name: "raw_change_not_recorded", gate: unit("barn-index", CUCKOO_BACK), fails: CUCKOO_BACK },
+    Plant { name: "extent_not_recorded", gate: unit("barn-index", CUCKOO_BACK), fails: CUCKOO_BACK },
+    Plant {
+        name: "versions_not_set_aside",
+        gate: unit("barn-index", "node::tests::restart"),
+        fails: "a_version_does_not_come_back_though_its_key_was_deleted",
+    },
     Plant { name: "old_segment_left", gate: tables(), fails: ONE_ORDER_EACH },
     Plant { name: "swap_ignores_version", gate: tables(), fails: ONE_ORDER_EACH },
 ];

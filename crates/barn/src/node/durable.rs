@@ -100,6 +100,11 @@ impl Durable {
         record.note_set(NODE_NOTE, &member.0.to_le_bytes());
     }
 
+    /// How far a write must have come that does not say.
+    pub(super) fn usual(&self) -> Durability {
+        self.usual
+    }
+
     fn log(&mut self) -> Option<&mut Log> {
         self.log.as_mut()
     }

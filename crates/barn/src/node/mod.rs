@@ -25,7 +25,7 @@ use barn_fabric::{
     block_on,
 };
 use barn_heap::{Heap, HeapOptions};
-use barn_index::node::Tables;
+use barn_index::node::{NoteKey, Tables};
 use barn_layout::Durability;
 use barn_log::{LogStatsHandle, Recovered, RecoveryReport};
 use barn_transaction::participant::{Participant, ParticipantOptions};
@@ -366,8 +366,8 @@ fn restore(
 ) -> Result<(), Error> {
     let why = failed("what the node held before");
     let shards = recovered.notes.iter().filter_map(|(key, values)| {
-        let (table, shard) = barn_index::node::parse_note(key)?;
-        Some((table, shard, &values[..]))
+        let (table, shard) = NoteKey::parse(key)?;
+        Some((table, shard, values.clone()))
     });
     // Tables first: what they lie in must be theirs again before anything else is reserved.
     let Some(heap) = participant.heap_mut() else {

@@ -6,6 +6,7 @@ use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, 
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, RegionId, Reply, Request, Service, Words};
 use barn_heap::Usage;
+use barn_index::Durability;
 use barn_index::node::{Now, Surroundings, Tables};
 use barn_index::wire as table_wire;
 use barn_log::{Position, Record};
@@ -196,13 +197,14 @@ impl NodeService {
             }
         };
         let now = Now::default();
-        let node = Surroundings { heap, configuration, member, now: &now, changed };
+        let durability = durable.as_ref().map_or(Durability::Memory, Durable::usual);
+        let node = Surroundings { heap, configuration, member, now: &now, changed, durability };
         answer.clear();
         let handled = tables.handle(node, request.method, request.body, answer);
         let position = harvest(participant, durable);
         match (handled, durable) {
             (Ok(handled), Some(durable)) => {
-                let asked = Asked { durability: handled.durability, together: false };
+                let asked = Asked { durability: Some(handled.durability), together: false };
                 durable.answer(reply, answer, position, asked);
             }
             (Ok(_), None) => reply.done(answer),

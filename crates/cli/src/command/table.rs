@@ -2,7 +2,7 @@
 
 use std::io;
 
-use barn::TableOptions;
+use barn::{Durability, TableOptions};
 use serde_json::{Map, Value, json};
 
 use crate::command::Exit;
@@ -35,7 +35,8 @@ pub enum Action {
 
     /// List the tables, with how many keys they hold.
     ///
-    /// With --json the document is an array of { "name", "kind", "shards", "keys", "memory_bytes" }.
+    /// With --json the document is an array of { "name", "kind", "shards", "durability", "keys",
+    /// "memory_bytes" }; a durability of null is what the node does.
     List(list::Args),
 
     /// Show what a table holds and how it fares.
@@ -68,10 +69,19 @@ fn describe(name: &str, options: &TableOptions, shards: usize) -> Map<String, Va
     {
         object.insert(field.into(), value);
     }
+    object.insert("durability".into(), json!(durability(options).map(|it| it.to_string())));
     for (field, value) in settings(options) {
         object.insert(field.into(), value.into());
     }
     object
+}
+
+/// How durable a table is; nothing for what its node does.
+fn durability(options: &TableOptions) -> Option<Durability> {
+    match options.kind {
+        barn::Kind::Cache => Some(Durability::Memory),
+        _ => options.durability,
+    }
 }
 
 /// The options that mean something for a kind.

@@ -158,9 +158,9 @@ impl Heap {
         if !self.runs[slot.run].free.is_free(slot.index) {
             return Err(ObjectError::NotReserved);
         }
-        if self.runs[slot.run].waiting {
-            // It looked empty: nobody but whoever remembers it knows better.
-            let _ = self.quarantine.take_where(|run| run == slot.run);
+        // A run with nothing but raw memory looks empty to whoever scans it, and waits.
+        if self.runs[slot.run].waiting && !planted("retaken_run_still_waits") {
+            self.quarantine.take_where(|run| run == slot.run).ok_or(ObjectError::NotReserved)?;
             self.runs[slot.run].waiting = false;
             self.usage.waiting_blocks -= self.runs[slot.run].size.run_blocks;
             self.opened(slot.run);

@@ -42,7 +42,7 @@ impl Storage {
         while left > 0 {
             let blocks = left.min(blocks_max);
             let bytes = blocks as usize * BLOCK_BYTES - HEADER_BYTES;
-            match heap.reserve_raw(bytes, Purpose::Tables) {
+            match heap.reserve_raw(bytes, Purpose::Volatile) {
                 Ok(raw) => {
                     self.raws.push(raw);
                     left -= blocks;

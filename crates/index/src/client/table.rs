@@ -9,6 +9,7 @@ use crate::node::{NOT_HERE, NOT_YET, Part, ShardStats};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
 use crate::wire::{self, Method};
 use barn_cluster::{MemberId, TablePlacement};
+use barn_layout::table::Durability;
 use barn_transaction::{Client, ClientError};
 use std::cell::Cell;
 use std::fmt;
@@ -63,6 +64,8 @@ const SHARD_SEED: u64 = 0x5ba2d;
 pub struct Table {
     pub(super) inner: Arc<Inner>,
     pub(super) way: Way,
+    /// What its changes ask for; nothing for what the table says.
+    pub(super) durability: Option<Durability>,
 }
 
 pub(super) struct Inner {
@@ -151,7 +154,7 @@ impl Table {
             })
             .collect();
         let inner = Inner { client, placed, options, shards: links, counts: Counts::default() };
-        Ok(Self { inner: Arc::new(inner), way: Way::default() })
+        Ok(Self { inner: Arc::new(inner), way: Way::default(), durability: None })
     }
 
     /// Its name.
@@ -171,7 +174,14 @@ impl Table {
 
     /// The same table, read in another way.
     pub fn read_by(&self, way: Way) -> Self {
-        Self { inner: self.inner.clone(), way }
+        Self { way, ..self.clone() }
+    }
+
+    /// The same table, whose changes through this handle count as made only once they are so durable. On
+    /// a table that is kept in memory only, more than `memory` is refused. Changes that are part of a
+    /// transaction are the transaction's concern.
+    pub fn durability(&self, durability: Durability) -> Self {
+        Self { durability: Some(durability), ..self.clone() }
     }
 
     /// The client that it is reached through.

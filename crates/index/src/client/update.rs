@@ -62,19 +62,40 @@ impl Table {
 
     /// Gives a key a value that may expire; gives its version.
     pub async fn put_with(&self, key: &[u8], value: &[u8], put: Put) -> Result<u64, TableError> {
-        let update = Update { operation: Operation::Put, key, value, operand: 0, expires: put.expires };
+        let update = Update {
+            operation: Operation::Put,
+            key,
+            value,
+            operand: 0,
+            expires: put.expires,
+            durability: self.durability,
+        };
         Ok(self.update(update).await?.version)
     }
 
     /// Gives a key a value if it has none; false if it has.
     pub async fn insert(&self, key: &[u8], value: &[u8], put: Put) -> Result<bool, TableError> {
-        let update = Update { operation: Operation::Insert, key, value, operand: 0, expires: put.expires };
+        let update = Update {
+            operation: Operation::Insert,
+            key,
+            value,
+            operand: 0,
+            expires: put.expires,
+            durability: self.durability,
+        };
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
     /// Removes a key; false if it was not there.
     pub async fn delete(&self, key: &[u8]) -> Result<bool, TableError> {
-        let update = Update { operation: Operation::Delete, key, value: &[], operand: 0, expires: 0 };
+        let update = Update {
+            operation: Operation::Delete,
+            key,
+            value: &[],
+            operand: 0,
+            expires: 0,
+            durability: self.durability,
+        };
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
@@ -86,8 +107,14 @@ impl Table {
         value: &[u8],
         put: Put,
     ) -> Result<Swapped, TableError> {
-        let update =
-            Update { operation: Operation::Swap, key, value, operand: version, expires: put.expires };
+        let update = Update {
+            operation: Operation::Swap,
+            key,
+            value,
+            operand: version,
+            expires: put.expires,
+            durability: self.durability,
+        };
         let done = self.update(update).await?;
         Ok(match done.outcome {
             Outcome::Done => Swapped::Done(done.version),
@@ -98,8 +125,14 @@ impl Table {
 
     /// Removes a key if it still has this version; false if it has another, or is not there.
     pub async fn delete_version(&self, key: &[u8], version: u64) -> Result<bool, TableError> {
-        let update =
-            Update { operation: Operation::DeleteVersion, key, value: &[], operand: version, expires: 0 };
+        let update = Update {
+            operation: Operation::DeleteVersion,
+            key,
+            value: &[],
+            operand: version,
+            expires: 0,
+            durability: self.durability,
+        };
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
@@ -110,8 +143,14 @@ impl Table {
 
     /// As [`Table::increment`], of a counter that may expire.
     pub async fn increment_with(&self, key: &[u8], by: i64, put: Put) -> Result<i64, TableError> {
-        let update =
-            Update { operation: Operation::Add, key, value: &[], operand: by as u64, expires: put.expires };
+        let update = Update {
+            operation: Operation::Add,
+            key,
+            value: &[],
+            operand: by as u64,
+            expires: put.expires,
+            durability: self.durability,
+        };
         let done = self.update(update).await?;
         let text = String::from_utf8_lossy(&done.value);
         text.parse().map_err(|_| said_no(&done.value))
@@ -161,7 +200,14 @@ impl Table {
                 for at in &left[..count] {
                     let (key, value) = pairs[*at];
                     let operation = Operation::Put;
-                    let update = Update { operation, key, value, operand: 0, expires: put.expires };
+                    let update = Update {
+                        operation,
+                        key,
+                        value,
+                        operand: 0,
+                        expires: put.expires,
+                        durability: self.durability,
+                    };
                     wire::add_update(&mut message, &update);
                 }
                 self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;

@@ -80,6 +80,22 @@ impl Buddy {
         Some(at)
     }
 
+    /// Takes the very block of `order` at atom `at`; `false` if it is not free, or can be none.
+    pub(super) fn claim(&mut self, at: usize, order: usize) -> bool {
+        if !at.is_multiple_of(1 << order) || at + (1 << order) > self.atoms {
+            return false;
+        }
+        let Some(from) = (order..=ORDER_MAX).find(|from| self.free[*from].has(at >> from)) else {
+            return false;
+        };
+        self.remove(from, at >> from);
+        for half in order..from {
+            self.add(half, (at >> half) ^ 1);
+        }
+        self.used += 1 << order;
+        true
+    }
+
     /// Gives the block of `order` at atom `at` back.
     pub(super) fn give(&mut self, mut at: usize, mut order: usize) {
         debug_assert!(at + (1 << order) <= self.atoms && !self.free[order].has(at >> order));
@@ -126,6 +142,12 @@ mod tests {
                     held.push((at, order));
                 }
             }
+            // Whoever claims the same blocks has the same left, in whatever order they come.
+            let mut again = whole.clone();
+            held.iter().rev().for_each(|(at, order)| assert!(again.claim(*at, *order)));
+            assert_eq!(format!("{again:?}"), format!("{buddy:?}"));
+            assert!(held.iter().all(|(at, order)| !again.claim(*at, *order)), "claimed twice");
+            assert!(!again.claim(1, 1) && !again.claim(atoms, 0), "no block can be there");
             held.into_iter().for_each(|(at, order)| buddy.give(at, order));
             assert!(buddy.is_empty());
             assert_eq!(format!("{buddy:?}"), format!("{whole:?}"));

@@ -2,13 +2,19 @@
 //!
 //! Short ones are blocks of a buddy allocator; long ones have heap memory of their own. Readers find
 //! an extent by its address alone, so chunks come and go without their knowing.
+//!
+//! After a restart it is written down where the chunks are; which parts of them are in use, and what has
+//! memory of its own, follows from the entries.
 
 use super::Trouble;
 use super::buddy::{ATOM_BYTES, Buddy, ORDER_MAX, order_of};
+use super::reopen::Delta;
+use crate::error::ReopenError;
+use crate::node::notes::Deltas;
 use barn_fabric::Words;
 use barn_heap::{HEADER_BYTES, Heap, OBJECT_BYTES_MAX, Purpose, Raw};
 use barn_layout::heap::BLOCK_BYTES;
-use barn_layout::{Address, RegionId};
+use barn_layout::{Address, RegionId, planted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The first chunk: a table of a few keys should cost little.
@@ -30,8 +36,11 @@ struct Chunk {
 }
 
 /// The extents of a shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Extents {
+    purpose: Purpose,
+    /// Where it is written down which chunks there are.
+    deltas: Deltas,
     chunks: BTreeMap<Address, Chunk>,
     /// Extents with memory of their own.
     own: BTreeMap<Address, Raw>,
@@ -43,6 +52,85 @@ pub(super) struct Extents {
 }
 
 impl Extents {
+    /// None yet. What comes and goes is written down to `deltas`.
+    pub(super) fn new(purpose: Purpose, deltas: Deltas) -> Self {
+        Self {
+            purpose,
+            deltas,
+            chunks: BTreeMap::new(),
+            own: BTreeMap::new(),
+            open: Default::default(),
+            regions: Vec::new(),
+            memory_bytes: 0,
+        }
+    }
+
+    /// The raw memory of the chunks.
+    pub(super) fn raws(&self) -> impl Iterator<Item = &Raw> + '_ {
+        self.chunks.values().map(|chunk| &chunk.raw)
+    }
+
+    /// Takes a chunk again that was there before a restart; all of it is free until it is claimed.
+    pub(super) fn reopen_chunk(&mut self, heap: &mut Heap, start: Address) -> Result<(), ReopenError> {
+        let taken = heap.retake_raw(start);
+        let raw = taken.map_err(|_| ReopenError::Memory("a chunk of extents is not there"))?;
+        if raw.bytes + HEADER_BYTES < CHUNK_BYTES_MIN {
+            return Err(ReopenError::Memory("a chunk of extents is too short"));
+        }
+        self.put_chunk(raw);
+        Ok(())
+    }
+
+    /// Says that an extent of `bytes` is in use since before a restart.
+    pub(super) fn claim(
+        &mut self,
+        heap: &mut Heap,
+        address: Address,
+        bytes: usize,
+    ) -> Result<(), ReopenError> {
+        let nowhere = || ReopenError::Memory("an entry points to no extent");
+        let Some(order) = order_of(bytes) else {
+            let raw = heap.retake_raw(address).map_err(|_| nowhere())?;
+            if raw.bytes < bytes.next_multiple_of(8) {
+                return Err(nowhere());
+            }
+            self.add(&raw);
+            self.own.insert(address, raw);
+            return Ok(());
+        };
+        let (at, chunk) = self.chunks.range_mut(..=address).next_back().ok_or_else(nowhere)?;
+        let within = address.offset().checked_sub(chunk.start).map(|within| within as usize);
+        let atom = within
+            .filter(|within| at.region() == address.region() && within.is_multiple_of(ATOM_BYTES))
+            .ok_or_else(nowhere)?
+            / ATOM_BYTES;
+        match chunk.buddy.claim(atom, order) {
+            true => Ok(()),
+            false => Err(ReopenError::Memory("two entries point to one extent")),
+        }
+    }
+
+    /// All extents that are in use have been claimed.
+    pub(super) fn claimed(&mut self) {
+        let chunks: Vec<Address> = self.chunks.keys().copied().collect();
+        chunks.into_iter().for_each(|at| self.note_open(at));
+    }
+
+    /// Has an extent recorded that was written just now.
+    pub(super) fn record(&self, heap: &mut Heap, address: Address, bytes: usize) {
+        if heap.changes().is_none() || !self.purpose.is_durable() {
+            return;
+        }
+        let chunk = || self.chunks.range(..=address).next_back().map(|(_, chunk)| &chunk.raw);
+        let raw = match order_of(bytes) {
+            None => self.own.get(&address),
+            Some(_) => chunk(),
+        };
+        if let Some(raw) = raw.filter(|_| !planted("extent_not_recorded")) {
+            heap.changed_raw(raw, u64::from(address.offset()), bytes.next_multiple_of(8));
+        }
+    }
+
     /// Takes an extent of `bytes`; nobody points to it yet.
     pub(super) fn take(&mut self, heap: &mut Heap, bytes: usize) -> Result<Address, Trouble> {
         let Some(order) = order_of(bytes) else { return self.take_own(heap, bytes) };
@@ -80,6 +168,7 @@ impl Extents {
             self.open.iter_mut().for_each(|open| _ = open.remove(&at));
             if let Some(chunk) = self.chunks.remove(&at) {
                 self.release(heap, &chunk.raw);
+                self.deltas.add(heap, || Delta::ChunkGiven(at).to_bytes());
             }
         }
     }
@@ -103,7 +192,8 @@ impl Extents {
 
     /// Gives everything back.
     pub(super) fn clear(&mut self, heap: &mut Heap) {
-        let Self { chunks, own, .. } = std::mem::take(self);
+        let empty = Self::new(self.purpose, self.deltas);
+        let Self { chunks, own, .. } = std::mem::replace(self, empty);
         for raw in chunks.values().map(|chunk| &chunk.raw).chain(own.values()) {
             // The heap knows what it gave: there is nothing to be done about a refusal.
             let _ = heap.release_raw(raw);
@@ -113,7 +203,7 @@ impl Extents {
     fn take_own(&mut self, heap: &mut Heap, bytes: usize) -> Result<Address, Trouble> {
         // The longest key and value with their header are a little longer than the longest object;
         // memory of this length comes in whole blocks, which hold them all the same.
-        let raw = heap.reserve_raw(bytes.next_multiple_of(8).min(OBJECT_BYTES_MAX), Purpose::Tables)?;
+        let raw = heap.reserve_raw(bytes.next_multiple_of(8).min(OBJECT_BYTES_MAX), self.purpose)?;
         if raw.bytes < bytes.next_multiple_of(8) {
             let _ = heap.release_raw(&raw);
             return Err(Trouble::Full(format!("{bytes} bytes are too long for one piece of memory")));
@@ -129,18 +219,24 @@ impl Extents {
         // Two lengths only, for the heap gives every length blocks of its own.
         let is_large = self.memory_bytes >= CHUNK_BYTES_MAX as u64;
         let wanted = if is_large { CHUNK_BYTES_MAX } else { CHUNK_BYTES_MIN };
-        let mut raw = heap.reserve_raw(wanted - HEADER_BYTES, Purpose::Tables);
+        let mut raw = heap.reserve_raw(wanted - HEADER_BYTES, self.purpose);
         if raw.is_err() && CHUNK_BYTES_MIN < wanted {
-            raw = heap.reserve_raw(CHUNK_BYTES_MIN - HEADER_BYTES, Purpose::Tables);
+            raw = heap.reserve_raw(CHUNK_BYTES_MIN - HEADER_BYTES, self.purpose);
         }
         let raw = raw?;
+        let at = raw.start;
+        self.put_chunk(raw);
+        self.note_open(at);
+        self.deltas.add(heap, || Delta::ChunkTaken(at).to_bytes());
+        Ok(())
+    }
+
+    fn put_chunk(&mut self, raw: Raw) {
         self.add(&raw);
         let start = raw.start.offset().next_multiple_of(ATOM_BYTES as u32);
         let atoms = (raw.bytes - (start - raw.start.offset()) as usize) / ATOM_BYTES;
         let at = raw.start;
         self.chunks.insert(at, Chunk { raw, start, buddy: Buddy::new(atoms), open: 0 });
-        self.note_open(at);
-        Ok(())
     }
 
     fn add(&mut self, raw: &Raw) {

@@ -6,6 +6,7 @@ use crate::error::Refused;
 use crate::hash::{hash, scale};
 use crate::key::Key;
 use crate::node::{Decision, Part, Shard};
+use crate::options::{Kind, TableOptions};
 use barn_fabric::Words;
 use barn_heap::{Heap, HeapOptions};
 use barn_layout::RegionId;
@@ -45,7 +46,8 @@ fn measured(fill: f64, seed: u64) -> Result<Option<Probes>, Refused> {
     if heap.add_region(RegionId(1), Words::private(REGION_BYTES)).is_err() {
         return Ok(None);
     }
-    let mut owner = Owner::with_slots(&mut heap, seed, Part { table: 1, shard: 0, shards: 1 }, SLOTS)?;
+    let options = TableOptions { kind: Kind::Cuckoo, seed, ..TableOptions::default() };
+    let mut owner = Owner::with_slots(&mut heap, &options, Part { table: 1, shard: 0, shards: 1 }, SLOTS)?;
     let keys = (SLOTS as f64 * fill.clamp(0.0, 1.0)) as u64;
     for number in 0..keys {
         let bytes = number.to_le_bytes();

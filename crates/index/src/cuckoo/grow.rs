@@ -7,6 +7,7 @@
 use super::Trouble;
 use super::entry::Entry;
 use super::owner::Owner;
+use super::reopen::Delta;
 use super::table::{CHUNK_SLOTS, Table};
 use barn_heap::Heap;
 
@@ -58,9 +59,13 @@ impl Owner {
         let generation = self.table.generation + 1;
         for doubled in 1..=TRIES_MAX {
             let slots = self.table.slots << doubled;
-            let mut new = Table::new(heap, self.seed, self.part, generation, slots)?;
+            let of = (self.seed, self.part);
+            let mut new = Table::new(heap, of, self.purpose, generation, slots)?;
             match self.copy(&mut new) {
                 Ok(true) => {
+                    new.record_all(heap);
+                    new.collect(self.records(heap));
+                    self.deltas.add(heap, || Delta::of_table(&new).to_bytes());
                     let mut old = std::mem::replace(&mut self.table, new);
                     old.clear(heap);
                     self.stats.grown += 1;
@@ -78,6 +83,7 @@ impl Owner {
 
     /// Puts all keys into `new`; `false` if one finds no place.
     fn copy(&mut self, new: &mut Table) -> Result<bool, Trouble> {
+        new.set_versions_max(self.table.versions_max())?;
         // In ascending order: most keys are at home, and homes keep their order.
         for slot in 0..self.table.slots {
             let hash = self.table.hash_at(slot)?;

@@ -23,6 +23,7 @@
 //! | `table.rs` | one generation of the array of entries, with the owner's notes |
 //! | `path.rs` | how room is made for a key |
 //! | `owner.rs`, `grow.rs`, `scan.rs` | the node's side |
+//! | `reopen.rs` | what is written down of a shard, and how it comes back from that |
 //! | `roots.rs`, `lookup.rs`, `batch.rs` | the client's side |
 //! | `figures.rs` | the paper's Figure 6, measured |
 
@@ -36,6 +37,7 @@ mod grow;
 mod lookup;
 mod owner;
 mod path;
+mod reopen;
 mod roots;
 mod scan;
 mod table;

@@ -4,16 +4,22 @@ use super::Trouble;
 use super::entry::{EXTENT_HEADER_BYTES, Entry, SALT_BYTES, extent_bytes, extent_check, tag};
 use super::extents::Extents;
 use super::path::Search;
+use super::reopen;
 use super::table::{Table, hash_of, places};
 use crate::error::Refused;
 use crate::key::{Found, Key};
+use crate::node::notes::Deltas;
 use crate::node::{Decision, Part, Shard, ShardStats};
 use crate::options::{KEY_BYTES_MAX, TableOptions, VALUE_BYTES_MAX};
-use barn_heap::Heap;
+use barn_heap::{Heap, Purpose};
 use barn_layout::limits::WORD_BYTES;
+use barn_layout::planted;
 
 /// The fewest places: some hundred keys fit one small piece of memory.
 const SLOTS_MIN: u64 = 128;
+/// Versions that are set aside at a time, so that the log hears of them once and none is used again after
+/// a restart.
+const VERSIONS_AHEAD: u64 = 1 << 16;
 /// Private buffers longer than this are not kept.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -22,6 +28,9 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 pub struct Owner {
     pub(super) seed: u64,
     pub(super) part: Part,
+    pub(super) purpose: Purpose,
+    /// Where it is written down where the table and its chunks are.
+    pub(super) deltas: Deltas,
     pub(super) table: Table,
     pub(super) extents: Extents,
     pub(super) search: Search,
@@ -41,23 +50,45 @@ impl Owner {
         let keys = options.capacity.div_ceil(u64::from(part.shards.max(1)));
         // Three quarters full: Pilaf's Figure 6 is about there, and shards are not quite equal.
         let slots = (keys + keys / 3).max(SLOTS_MIN);
-        Ok(Self::with_slots(heap, options.seed, part, slots)?)
+        Ok(Self::with_slots(heap, options, part, slots)?)
     }
 
     /// An empty shard with so many places.
-    pub(super) fn with_slots(heap: &mut Heap, seed: u64, part: Part, slots: u64) -> Result<Self, Trouble> {
-        Ok(Self {
-            seed,
+    pub(super) fn with_slots(
+        heap: &mut Heap,
+        options: &TableOptions,
+        part: Part,
+        slots: u64,
+    ) -> Result<Self, Trouble> {
+        let purpose = options.purpose();
+        let mut table = Table::new(heap, (options.seed, part), purpose, 1, slots)?;
+        table.record_all(heap);
+        Ok(Self::over(options, part, table, Extents::new(purpose, Deltas::of(part, purpose))))
+    }
+
+    /// A shard of this table and these extents; its counts are at zero.
+    pub(super) fn over(options: &TableOptions, part: Part, table: Table, extents: Extents) -> Self {
+        let purpose = options.purpose();
+        Self {
+            seed: options.seed,
             part,
-            table: Table::new(heap, seed, part, 1, slots)?,
-            extents: Extents::default(),
+            purpose,
+            deltas: Deltas::of(part, purpose),
+            // Those that were set aside before a restart may have been used.
+            versions: table.versions_max(),
+            table,
+            extents,
             search: Search::default(),
-            stats: ShardStats { slots, ..ShardStats::default() },
-            versions: 0,
+            stats: ShardStats::default(),
             scratch: Vec::new(),
             found: Found::default(),
             refused: None,
-        })
+        }
+    }
+
+    /// Whether what it stores must be recorded.
+    pub(super) fn records(&self, heap: &mut Heap) -> bool {
+        self.purpose.is_durable() && heap.changes().is_some()
     }
 
     /// Looks a key up: where it lies, with its entry; what it holds is in `found`.
@@ -112,6 +143,7 @@ impl Owner {
         self.scratch.resize(SALT_BYTES + bytes.next_multiple_of(WORD_BYTES), 0);
         let words = self.extents.words(address)?;
         words.store(u64::from(address.offset()), &self.scratch[SALT_BYTES..])?;
+        self.extents.record(heap, address, bytes);
         let (key_bytes, value_bytes) = (key.bytes.len() as u32, value.len() as u32);
         Ok(Entry { address, key_bytes, value_bytes, tag: tag(hash_of(key)), check })
     }
@@ -125,6 +157,9 @@ impl Owner {
         expires: u64,
     ) -> Result<u64, Trouble> {
         let version = self.versions + 1;
+        if version > self.table.versions_max() && !planted("versions_not_set_aside") {
+            self.table.set_versions_max(version + VERSIONS_AHEAD)?;
+        }
         let entry = self.write_extent(heap, key, value, expires, version)?;
         match at {
             Some((slot, old)) => {
@@ -198,7 +233,10 @@ impl Shard for Owner {
         decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, Refused> {
         let mut found = std::mem::take(&mut self.found);
+        self.table.collect(self.records(heap));
         let changed = self.change(heap, key, &mut found, decide);
+        // Also if it failed: it may have grown on the way.
+        self.table.record(heap);
         for buffer in [&mut found.value, &mut self.scratch] {
             buffer.clear();
             buffer.shrink_to(KEPT_BYTES_MAX);
@@ -231,6 +269,10 @@ impl Shard for Owner {
 
     fn combined(&mut self) {
         self.stats.combined += 1;
+    }
+
+    fn remember(&self, _: &Heap) -> Vec<u8> {
+        reopen::remember(&self.table, &self.extents)
     }
 
     fn clear(&mut self, heap: &mut Heap) {

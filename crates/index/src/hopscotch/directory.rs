@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The deepest that a segment can be.
 pub(super) const DEPTH_MAX: u8 = 24;
 /// The most places of a directory: 2^24 segments of 64 KiB are 1 TiB.
-const PLACES_MAX: u64 = 1 << 24;
+pub(super) const PLACES_MAX: u64 = 1 << 24;
 
 /// A segment: an array of buckets that were all made at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,11 @@ impl<T: Copy> Directory<T> {
         self.places[span].fill(segment);
     }
 
+    /// A directory of the same form, of whatever `of` makes of its places, in their order.
+    pub(super) fn map<U>(&self, of: impl FnMut(&T) -> U) -> Directory<U> {
+        Directory { base: self.base, depth: self.depth, places: self.places.iter().map(of).collect() }
+    }
+
     /// Whether it can be twice as long.
     pub(super) fn can_double(&self) -> bool {
         self.depth < DEPTH_MAX && (self.places.len() as u64) * 2 <= PLACES_MAX
@@ -121,14 +126,46 @@ struct DirectoryHeader {
     count: U32,
 }
 
+/// A segment as a node sends it, and as its log keeps it.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
-struct SegmentBytes {
-    address: U64,
-    incarnation: U32,
+pub(super) struct SegmentBytes {
+    pub(super) address: U64,
+    pub(super) incarnation: U32,
     seed: U16,
     depth: u8,
     reserved: u8,
+}
+
+impl From<Segment> for SegmentBytes {
+    fn from(segment: Segment) -> Self {
+        Self {
+            address: segment.address.to_bits().into(),
+            incarnation: segment.incarnation.into(),
+            seed: segment.seed.into(),
+            depth: segment.depth,
+            reserved: 0,
+        }
+    }
+}
+
+impl From<SegmentBytes> for Segment {
+    fn from(bytes: SegmentBytes) -> Self {
+        Self {
+            address: Address::from_bits(bytes.address.get()),
+            incarnation: bytes.incarnation.get(),
+            seed: bytes.seed.get(),
+            depth: bytes.depth,
+        }
+    }
+}
+
+impl Segment {
+    /// Whether there can be one there, whatever the memory holds.
+    pub(super) fn is_sane(&self, shape: &Shape) -> bool {
+        let end = u64::from(self.address.offset()) + (shape.segment_bytes() + HEADER_BYTES) as u64;
+        self.address.offset().is_multiple_of(8) && end <= u64::from(u32::MAX)
+    }
 }
 
 /// A part of a directory, as a node sends it.
@@ -155,14 +192,7 @@ impl Excerpt {
         };
         let mut bytes = header.as_bytes().to_vec();
         for segment in &self.segments {
-            let one = SegmentBytes {
-                address: segment.address.to_bits().into(),
-                incarnation: segment.incarnation.into(),
-                seed: segment.seed.into(),
-                depth: segment.depth,
-                reserved: 0,
-            };
-            bytes.extend_from_slice(one.as_bytes());
+            bytes.extend_from_slice(SegmentBytes::from(*segment).as_bytes());
         }
         bytes
     }
@@ -178,15 +208,9 @@ impl Excerpt {
         {
             return Err(Malformed);
         }
-        let segment_bytes = ((shape.homes + 1) * shape.stride + HEADER_BYTES) as u64;
         let mut place = u64::from(header.first.get());
         for segment in segments {
-            let address = Address::from_bits(segment.address.get());
-            let end = u64::from(address.offset()) + segment_bytes;
-            if u32::from(segment.depth) > depth
-                || !address.offset().is_multiple_of(8)
-                || end > u64::from(u32::MAX)
-            {
+            if u32::from(segment.depth) > depth || !Segment::from(*segment).is_sane(shape) {
                 return Err(Malformed);
             }
             place += 1 << (depth - u32::from(segment.depth));
@@ -194,12 +218,7 @@ impl Excerpt {
         if places.is_none_or(|places| place > places) {
             return Err(Malformed);
         }
-        let segments = segments.iter().map(|segment| Segment {
-            address: Address::from_bits(segment.address.get()),
-            incarnation: segment.incarnation.get(),
-            seed: segment.seed.get(),
-            depth: segment.depth,
-        });
+        let segments = segments.iter().map(|segment| Segment::from(*segment));
         Ok(Self {
             base,
             depth: depth as u8,

@@ -20,6 +20,8 @@ enum Write {
 #[derive(Debug)]
 pub(super) struct Local<'a> {
     heap: &'a mut Heap,
+    /// What new objects are for.
+    purpose: Purpose,
     writes: Vec<(Pointer, Write)>,
     /// Bytes of memory taken, or given back.
     pub(super) memory: i64,
@@ -46,8 +48,8 @@ fn failure(error: &ObjectError) -> Failure {
 }
 
 impl<'a> Local<'a> {
-    pub(super) fn new(heap: &'a mut Heap) -> Self {
-        Self { heap, writes: Vec::new(), memory: 0 }
+    pub(super) fn new(heap: &'a mut Heap, purpose: Purpose) -> Self {
+        Self { heap, purpose, writes: Vec::new(), memory: 0 }
     }
 
     /// Carries everything out: every object closed before the first is changed.
@@ -127,7 +129,7 @@ impl Store for Local<'_> {
         near: Address,
         same_region: bool,
     ) -> Result<(Pointer, u64), Failure> {
-        let place = self.heap.reserve(bytes, Some(near), Purpose::Tables).map_err(|error| full(&error))?;
+        let place = self.heap.reserve(bytes, Some(near), self.purpose).map_err(|error| full(&error))?;
         let pointer = Pointer { address: place.address, bytes: bytes as u32, incarnation: place.incarnation };
         let header = self.heap.header(place.address).map_err(|error| failure(&error))?;
         if same_region && place.address.region() != near.region() {

@@ -11,6 +11,7 @@
 
 mod bucket;
 mod change;
+mod count;
 mod directory;
 mod figures;
 mod in_place;
@@ -18,6 +19,7 @@ mod local;
 mod lookup;
 mod owner;
 mod rebuild;
+mod reopen;
 mod shape;
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,17 @@
 
 use super::bucket::{self, Entry, Outside, Slots, entry_version};
 use super::change::{Effect, Failure, Work};
+use super::count::count;
 use super::directory::{Directory, Excerpt, Segment};
 use super::in_place::Place;
 use super::local::{Local, Peek, finish};
 use super::rebuild::{self, Moving};
+use super::reopen;
 use super::shape::Shape;
 use crate::error::Refused;
 use crate::hash::scale;
 use crate::key::{Found, Key, Looked};
+use crate::node::notes::Deltas;
 use crate::node::{Decision, Part, Shard, ShardStats};
 use crate::options::TableOptions;
 use barn_heap::{AllocError, Heap};
@@ -32,8 +35,8 @@ const MADE_AHEAD: usize = 4;
 
 /// What the owner knows of a segment.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    segment: Segment,
+pub(super) struct Known {
+    pub(super) segment: Segment,
     counted: Counted,
     /// The keys when another seed was last looked for.
     reseeded_at: u32,
@@ -53,25 +56,27 @@ pub(super) struct Counted {
 }
 
 /// A segment that has not been made yet.
-const UNMADE: u32 = u32::MAX;
+pub(super) const UNMADE: u32 = u32::MAX;
 
 /// A shard of a hopscotch table.
 #[derive(Debug)]
 pub struct Owner {
-    shape: Shape,
+    pub(super) shape: Shape,
     seed: u64,
-    directory: Directory<u32>,
-    segments: Vec<Known>,
+    pub(super) directory: Directory<u32>,
+    pub(super) segments: Vec<Known>,
     /// Numbers of segments that are free again.
     free: Vec<u32>,
     /// Places before this one have a segment.
     made: usize,
-    next_seed: u16,
+    pub(super) next_seed: u16,
     stats: ShardStats,
     /// Where segments start.
-    by_address: BTreeMap<u64, u32>,
+    pub(super) by_address: BTreeMap<u64, u32>,
     /// Segments that transactions have changed since they were counted.
     uncounted: BTreeSet<u32>,
+    /// Where it is written down which segments there are.
+    deltas: Deltas,
 }
 
 impl Owner {
@@ -83,10 +88,19 @@ impl Owner {
         let wanted = (capacity as f64 / per_segment).ceil() as u64;
         let budget = heap.usage().budget_bytes / ((shape.homes + 1) * shape.stride) as u64;
         let base = wanted.clamp(1, budget.clamp(1, 1 << 22)) as usize;
-        let mut owner = Self {
+        let mut owner = Self::over(shape, options.seed, Directory::new(vec![UNMADE; base]));
+        // At least one, so that a node without room says so at once.
+        owner.make_segment(heap, 0).map_err(|error| refused(Failure::Full(error.to_string())))?;
+        owner.write_down(part);
+        Ok(owner)
+    }
+
+    /// A shard of these segments, which are yet to be adopted; it writes nothing down yet.
+    pub(super) fn over(shape: Shape, seed: u64, directory: Directory<u32>) -> Self {
+        Self {
             shape,
-            seed: options.seed,
-            directory: Directory::new(vec![UNMADE; base]),
+            seed,
+            directory,
             segments: Vec::new(),
             free: Vec::new(),
             made: 0,
@@ -94,10 +108,13 @@ impl Owner {
             stats: ShardStats::default(),
             by_address: BTreeMap::new(),
             uncounted: BTreeSet::new(),
-        };
-        // At least one, so that a node without room says so at once.
-        owner.make_segment(heap, 0).map_err(|error| refused(Failure::Full(error.to_string())))?;
-        Ok(owner)
+            deltas: Deltas::default(),
+        }
+    }
+
+    /// From now on it is written down which segments come and go.
+    pub(super) fn write_down(&mut self, part: Part) {
+        self.deltas = Deltas::of(part, self.shape.purpose);
     }
 
     /// A key's home.
@@ -112,12 +129,13 @@ impl Owner {
         let built = rebuild::build(heap, &self.shape, 0, 0, &[])?;
         let number = self.adopt(&built);
         let span = self.directory.span(place, 0);
-        self.directory.set(span, number);
+        self.directory.set(span.clone(), number);
+        self.deltas.add(heap, || reopen::delta(&self.directory, &[(span.start, built.segment)]));
         Ok(number)
     }
 
     /// Takes a segment in.
-    fn adopt(&mut self, built: &rebuild::Built) -> u32 {
+    pub(super) fn adopt(&mut self, built: &rebuild::Built) -> u32 {
         let known = Known {
             segment: built.segment,
             counted: built.counted,
@@ -210,6 +228,7 @@ impl Owner {
             }
         }
         let numbers: Vec<u32> = built.iter().map(|done| self.adopt(done)).collect();
+        let starts = [span.start, middle];
         match numbers[..] {
             [one] => self.directory.set(span, one),
             [low, high] => {
@@ -217,6 +236,12 @@ impl Owner {
                 self.directory.set(middle..span.end, high);
             }
             _ => {}
+        }
+        if !planted("segment_note_forgotten") {
+            self.deltas.add(heap, || {
+                let placed = starts.into_iter().zip(built.iter().map(|done| done.segment));
+                reopen::delta(&self.directory, &placed.collect::<Vec<_>>())
+            });
         }
         // Whoever still reads the old segment has to notice.
         if !planted("old_segment_left") {
@@ -285,7 +310,7 @@ impl Owner {
     fn recount_segment(&mut self, heap: &mut Heap, number: u32) {
         let Some(known) = self.segments.get(number as usize).copied() else { return };
         // One that is being changed right now is touched again.
-        let Some(counted) = rebuild::count(heap, &known.segment, &self.shape) else { return };
+        let Some(counted) = count(heap, &known.segment, &self.shape) else { return };
         self.segments[number as usize].counted = counted;
         self.count(known.counted, counted);
         let places = self.directory.places();
@@ -368,7 +393,7 @@ impl Shard for Owner {
         for _ in 0..3 {
             let number = self.segment(heap, key.hash)?;
             let segment = self.segments[number as usize].segment;
-            let mut local = Local::new(heap);
+            let mut local = Local::new(heap, self.shape.purpose);
             let work = Work::new(&mut local, segment, &self.shape, self.seed);
             let changed =
                 finish(work.change(key, &mut |found| decided.get_or_insert_with(|| decide(found)).clone()));
@@ -496,7 +521,7 @@ impl Shard for Owner {
         let Some((start, number)) = self.by_address.range(..=address.to_bits()).next_back() else {
             return false;
         };
-        let inside = address.to_bits() - start < ((self.shape.homes + 1) * self.shape.stride) as u64;
+        let inside = address.to_bits() - start < self.shape.segment_bytes() as u64;
         if inside {
             self.uncounted.insert(*number);
         }
@@ -534,6 +559,10 @@ impl Shard for Owner {
                 return;
             }
         }
+    }
+
+    fn remember(&self, _: &Heap) -> Vec<u8> {
+        reopen::remember(self)
     }
 
     fn clear(&mut self, heap: &mut Heap) {

@@ -10,7 +10,7 @@ use super::bucket::{self, CHAIN_SLOTS_MAX, Chain, Control, HEAD_BYTES, Slots};
 use super::directory::Segment;
 use super::owner::Counted;
 use super::shape::Shape;
-use barn_heap::{AllocError, HEADER_BYTES, Heap, ObjectError, Purpose};
+use barn_heap::{AllocError, HEADER_BYTES, Heap, ObjectError};
 use barn_layout::object::LockMode;
 use barn_transaction::Pointer;
 
@@ -38,12 +38,12 @@ impl Moving {
 }
 
 /// Bytes of memory of an object.
-fn slot_bytes(heap: &Heap, pointer: Pointer) -> u64 {
+pub(super) fn slot_bytes(heap: &Heap, pointer: Pointer) -> u64 {
     heap.capacity(pointer.address).map_or(0, |bytes| (bytes + HEADER_BYTES) as u64)
 }
 
 /// Bytes of an entry's key and value, and of the object that they lie in, if they do.
-fn entry_bytes(heap: &Heap, entry: bucket::Entry<'_>) -> (u64, u64) {
+pub(super) fn entry_bytes(heap: &Heap, entry: bucket::Entry<'_>) -> (u64, u64) {
     match entry {
         bucket::Entry::Inline { key, value, .. } => ((key.len() + value.len()) as u64, 0),
         bucket::Entry::Outside { pointer, .. } => {
@@ -51,39 +51,6 @@ fn entry_bytes(heap: &Heap, entry: bucket::Entry<'_>) -> (u64, u64) {
             (payload as u64, slot_bytes(heap, pointer))
         }
     }
-}
-
-/// Counts what a segment holds; `None` if a transaction is about to change it.
-pub(super) fn count(heap: &Heap, segment: &Segment, shape: &Shape) -> Option<Counted> {
-    let mut counted = Counted::default();
-    let mut body = Vec::new();
-    let add = |counted: &mut Counted, slots: Slots<'_>| {
-        for at in 0..slots.count() {
-            if let Some((_, entry)) = slots.entry(at) {
-                let (payload, memory) = entry_bytes(heap, entry);
-                counted.keys += 1;
-                counted.payload += payload;
-                counted.memory += memory;
-            }
-        }
-    };
-    for index in 0..=shape.homes {
-        let pointer = segment.bucket(index, shape);
-        if heap.read(pointer.address, &mut body).ok()?.incarnation != pointer.incarnation {
-            return None;
-        }
-        counted.memory += slot_bytes(heap, pointer);
-        add(&mut counted, Slots::of_bucket(&body, shape));
-        if let Some(chain) = bucket::chain(&body) {
-            let pointer = chain.pointer(pointer.address, shape);
-            heap.read(pointer.address, &mut body).ok()?;
-            let before = counted.keys;
-            add(&mut counted, Slots::of_chain(&body, shape));
-            counted.overflowed += counted.keys - before;
-            counted.memory += slot_bytes(heap, pointer);
-        }
-    }
-    Some(counted)
 }
 
 /// What a segment holds: its entries, and the objects that they lie in.
@@ -191,7 +158,7 @@ pub(super) fn build(
     entries: &[Moving],
 ) -> Result<Built, AllocError> {
     let buckets = shape.homes + 1;
-    let array = heap.reserve_uniform_array(shape.bucket_bytes, buckets, Purpose::Tables)?;
+    let array = heap.reserve_uniform_array(shape.bucket_bytes, buckets, shape.purpose)?;
     let segment =
         Segment { address: array.slots[0].address, incarnation: array.slots[0].incarnation, seed, depth };
     let mut homes: Vec<Vec<&Moving>> = vec![Vec::new(); buckets];
@@ -252,7 +219,7 @@ fn build_chain(
         return Err(AllocError::TooLarge { bytes: shape.slot_bytes, count: entries.len() });
     }
     let bytes = shape.chain_bytes(entries.len());
-    let place = heap.reserve(bytes, Some(bucket.address), Purpose::Tables)?;
+    let place = heap.reserve(bytes, Some(bucket.address), shape.purpose)?;
     if place.address.region() != bucket.address.region() {
         let _ = heap.release(place.address);
         return Err(AllocError::Full { blocks: 1 });

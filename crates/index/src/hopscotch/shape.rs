@@ -3,8 +3,8 @@
 use super::bucket::{CHAIN_SLOTS_MAX, HEAD_BYTES, OUTSIDE_SLOT_BYTES, slots_at};
 use crate::hash::{remix, scale};
 use crate::options::TableOptions;
-use barn_heap::HEADER_BYTES;
 use barn_heap::size_class::Size;
+use barn_heap::{HEADER_BYTES, Purpose};
 
 /// About how many bytes a segment has: what is moved at once when it is split, and so how long the
 /// node is busy with that, less than a millisecond; larger ones fill more evenly.
@@ -26,6 +26,8 @@ pub(super) struct Shape {
     /// Buckets of a segment that are somebody's home; one more follows, for what its neighbour
     /// has no room for.
     pub(super) homes: usize,
+    /// What memory they are taken as: of a table that does not outlive its node, as volatile.
+    pub(super) purpose: Purpose,
 }
 
 impl Shape {
@@ -45,6 +47,7 @@ impl Shape {
             bucket_bytes,
             stride: size.slot_bytes,
             homes: buckets - 1,
+            purpose: options.purpose(),
         }
     }
 
@@ -57,6 +60,11 @@ impl Shape {
     /// Slots of an overflow block that is so long.
     pub(super) fn chain_slots(&self, bytes: usize) -> usize {
         (1..=CHAIN_SLOTS_MAX).rev().find(|slots| self.chain_bytes(*slots) <= bytes).unwrap_or(0)
+    }
+
+    /// Bytes of a segment.
+    pub(super) fn segment_bytes(&self) -> usize {
+        (self.homes + 1) * self.stride
     }
 
     /// Slots of a segment, those of its last bucket among them.

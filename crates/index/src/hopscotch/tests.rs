@@ -1,6 +1,7 @@
 //! Owner and reader together, over a heap's own memory.
 
 mod joint;
+mod restart;
 
 use super::{Owner, Roots};
 use crate::client::memory::{HeapMemory, Memory, Unreadable};

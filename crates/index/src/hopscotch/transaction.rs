@@ -22,8 +22,8 @@ pub(crate) enum NotDone {
     Client(ClientError),
 }
 
-/// A transaction's objects.
-struct Within<'a>(&'a mut Transaction);
+/// A transaction's objects, and what new ones are for.
+struct Within<'a>(&'a mut Transaction, Purpose);
 
 fn failed(error: ClientError) -> Failure {
     match error {
@@ -55,7 +55,7 @@ impl Store for Within<'_> {
     ) -> Result<(Pointer, u64), Failure> {
         let near_pointer = Pointer { address: near, bytes: 0, incarnation: 0 };
         let zeros = vec![0; bytes];
-        let made = self.0.alloc_for(&zeros, Some(near_pointer), Purpose::Tables).await;
+        let made = self.0.alloc_for(&zeros, Some(near_pointer), self.1).await;
         let pointer = made.map_err(failed)?;
         if same_region && pointer.address.region() != near.region() {
             self.0.free(pointer).await.map_err(failed)?;
@@ -90,7 +90,7 @@ impl Roots {
         found: &mut Found,
     ) -> Result<bool, NotDone> {
         let segment = self.segment(key).ok_or(NotDone::Stale)?;
-        let mut store = Within(transaction);
+        let mut store = Within(transaction, self.shape().purpose);
         Work::new(&mut store, segment, self.shape(), seed).get(key, found).await.map_err(not_done)
     }
 
@@ -103,7 +103,7 @@ impl Roots {
         decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, NotDone> {
         let segment = self.segment(key).ok_or(NotDone::Stale)?;
-        let mut store = Within(transaction);
+        let mut store = Within(transaction, self.shape().purpose);
         let work = Work::new(&mut store, segment, self.shape(), seed);
         work.change(key, decide).await.map(|effect| effect.version).map_err(not_done)
     }

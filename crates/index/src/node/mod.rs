@@ -4,24 +4,30 @@
 //! in the cluster's configuration: a shard is made when somebody first asks for it, and given up
 //! when the node hears that its table was dropped.
 
+pub mod notes;
 mod operation;
+mod reopen;
 mod shard;
+#[cfg(test)]
+mod tests;
 
 pub use operation::apply;
+pub use reopen::Reopened;
 pub use shard::{Decision, Shard, ShardStats};
 
 use crate::error::Refused;
 use crate::key::{Found, Key};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
-use crate::wire::{self, Malformed, Method, next_key, next_update, split};
+use crate::wire::{self, Malformed, Method, Update, next_key, next_update, split};
 use crate::{cache, cuckoo, hopscotch};
 use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
 use barn_layout::Address;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::table::{
-    CURSOR_END, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
+    CURSOR_END, Durability, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
 };
+use notes::NoteKey;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -33,6 +39,9 @@ pub const NOT_YET: &str = "not yet: ";
 /// Starts the refusal of a request about a shard that is not held here.
 pub const NOT_HERE: &str = "not here: ";
 
+/// What a node without a log is told.
+const NO_LOG: &str = "keeps no log: start it with a data directory (--data), or ask for less";
+
 /// Keys whose memory is asked for together.
 const GET_GROUP: usize = 32;
 
@@ -42,6 +51,10 @@ const PAGE_VALUE_BYTES_MAX: usize = 256 << 10;
 /// A shard, and how its table was made.
 struct Held {
     options: TableOptions,
+    /// How many shards the table has.
+    shards: u16,
+    /// The version of the configuration under which it was made.
+    made: u64,
     shard: Box<dyn Shard>,
 }
 
@@ -92,6 +105,17 @@ pub struct Surroundings<'a> {
     pub now: &'a Now,
     /// Objects of tables that transactions have changed.
     pub changed: Vec<Address>,
+    /// What the node does for tables that do not say how durable they are; `Memory` if it has no log.
+    pub durability: Durability,
+}
+
+/// What a request has done, for whoever keeps the log and answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// The strongest that any of its changes asks for, before it may be answered.
+    pub durability: Durability,
+    /// Whether it has changed any key. (What the node did on the side nobody waits for.)
+    pub changed: bool,
 }
 
 impl fmt::Debug for Surroundings<'_> {
@@ -108,11 +132,11 @@ impl Tables {
         method: u16,
         body: &[u8],
         answer: &mut Vec<u8>,
-    ) -> Result<(), String> {
+    ) -> Result<Handled, String> {
         let method = Method::from_bits(method).ok_or_else(|| "no such method of tables".to_string())?;
         let (header, rest) = split::<TableHeader>(body).map_err(|error| error.to_string())?;
         let (table, shard, count) = (header.table.get(), header.shard.get(), header.count.get());
-        let Surroundings { heap, configuration, member, now, changed } = node;
+        let Surroundings { heap, configuration, member, now, changed, durability } = node;
         for address in changed {
             let _ = self.shards.iter_mut().any(|(_, held)| held.shard.touched(address));
         }
@@ -133,7 +157,8 @@ impl Tables {
         }
         let Self { shards, found, later, .. } = self;
         let held = &mut shards[at.saturating_sub(1)].1;
-        let mut at = Request { held, found, later, heap, now };
+        let handled = Handled::default();
+        let mut at = Request { held, found, later, heap, now, durability, handled };
         let done = match method {
             Method::Get => at.get(count, rest, answer),
             Method::Update => at.update(count, rest, answer),
@@ -153,9 +178,17 @@ impl Tables {
                 Ok(())
             }
         };
-        let Request { held, heap, .. } = at;
+        let Request { held, heap, handled, .. } = at;
         held.shard.tend(heap);
-        done.map_err(|error| error.to_string())
+        done.map(|()| handled).map_err(|error| error.to_string())
+    }
+
+    /// Whether a request is about a shard that is kept in memory only.
+    pub fn is_volatile(&self, body: &[u8]) -> bool {
+        let Ok((header, _)) = split::<TableHeader>(body) else { return false };
+        let part = (header.table.get(), header.shard.get());
+        let held = self.shards.iter().find(|(of, _)| *of == part);
+        held.is_some_and(|(_, held)| !held.options.purpose().is_durable())
     }
 
     /// The shards held here.
@@ -178,6 +211,9 @@ impl Tables {
             return Err(format!("{NOT_HERE}shard {shard} of table {table}"));
         }
         let options = TableOptions::from_text(&placed.options).map_err(|error| error.to_string())?;
+        if options.durability > Some(Durability::Memory) && heap.changes().is_none() {
+            return Err(format!("table {table} is to be logged, and this node {NO_LOG}"));
+        }
         let part = Part { table, shard, shards: placed.shards.len() as u16 };
         let made: Result<Box<dyn Shard>, Refused> = match options.kind {
             Kind::Hopscotch => hopscotch::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
@@ -185,17 +221,23 @@ impl Tables {
             Kind::Cache => cache::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
         };
         let shard_made = made.map_err(|refused| refused.to_string())?;
-        self.shards.push(((table, shard), Held { options, shard: shard_made }));
+        let held = Held { options, shards: part.shards, made: configuration.version, shard: shard_made };
+        held.note(heap, table, shard);
+        self.shards.push(((table, shard), held));
         Ok(())
     }
 
     /// Gives up the shards of tables that are no more.
     fn sweep(&mut self, heap: &mut Heap, configuration: &Configuration) {
         self.swept = configuration.version;
-        self.shards.retain_mut(|((table, _), held)| {
-            let there = configuration.table(*table).is_some();
+        self.shards.retain_mut(|((table, shard), held)| {
+            // A node that has just started may know a configuration from before the table was made.
+            let there = configuration.table(*table).is_some() || configuration.version < held.made;
             if !there {
                 held.shard.clear(heap);
+                if let Some(record) = heap.changes() {
+                    record.note_remove(NoteKey::new(*table, *shard).as_bytes());
+                }
             }
             there
         });
@@ -220,6 +262,9 @@ struct Request<'a> {
     later: &'a mut Vec<bool>,
     heap: &'a mut Heap,
     now: &'a Now,
+    /// What the node does for tables that do not say.
+    durability: Durability,
+    handled: Handled,
 }
 
 fn add_answer(answer: &mut Vec<u8>, outcome: Outcome, version: u64, expires: u64, value: &[u8]) {
@@ -288,6 +333,14 @@ impl Request<'_> {
                 add_refusal(answer, &Refused::Invalid(why.into()));
                 continue;
             }
+            let durability = match self.durability_of(&update) {
+                Ok(durability) => durability,
+                Err(refused) => {
+                    add_refusal(answer, &refused);
+                    continue;
+                }
+            };
+            self.handled.durability = self.handled.durability.max(durability);
             if self.later.get(usize::from(at)).copied().unwrap_or(false) {
                 // A later put of this batch replaces it before anybody could have seen it.
                 self.held.shard.combined();
@@ -295,6 +348,7 @@ impl Request<'_> {
                 continue;
             }
             let key = Key::new(seed, update.key);
+            let handled = &mut self.handled;
             apply(
                 &mut *self.held.shard,
                 self.heap,
@@ -302,11 +356,30 @@ impl Request<'_> {
                 &update,
                 self.now.ms(),
                 |outcome, version, expires, value| {
+                    handled.changed |= outcome == Outcome::Done;
                     add_answer(answer, outcome, version, expires, value);
                 },
             );
         }
         Ok(())
+    }
+
+    /// How durable a change has to be before it is answered.
+    fn durability_of(&mut self, update: &Update<'_>) -> Result<Durability, Refused> {
+        let options = &self.held.options;
+        let (is_durable, asked) = (options.purpose().is_durable(), update.durability);
+        let refused = match asked {
+            Some(asked @ (Durability::Logged | Durability::Synced)) if !is_durable => format!(
+                "{asked} is more than this table can be, which is kept in memory only: leave it out, or make \
+                 a hopscotch or cuckoo table whose durability is logged or synced"
+            ),
+            Some(asked @ (Durability::Logged | Durability::Synced)) if self.heap.changes().is_none() => {
+                format!("a change cannot be {asked} here: this node {NO_LOG}")
+            }
+            _ if !is_durable => return Ok(Durability::Memory),
+            _ => return Ok(asked.or(options.durability).unwrap_or(self.durability)),
+        };
+        Err(Refused::Invalid(refused))
     }
 
     /// Finds the puts of a batch that a later put of the same key in the same batch replaces.
@@ -320,6 +393,8 @@ impl Request<'_> {
         for at in 0..usize::from(count) {
             let update = next_update(&mut rest)?;
             match update.operation {
+                // One that will be refused replaces nothing.
+                Operation::Put if self.durability_of(&update).is_err() => {}
                 Operation::Put => {
                     if let Some(before) = last.insert(update.key, at) {
                         self.later[before] = true;

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn update(operation: Operation, operand: u64) -> Update<'static> {
-        Update { operation, key: b"k", value: b"new", operand, expires: 0 }
+        Update { operation, key: b"k", value: b"new", operand, expires: 0, durability: None }
     }
 
     fn decided(operation: Operation, operand: u64, found: Option<&Found>) -> (Outcome, Decision<'static>) {

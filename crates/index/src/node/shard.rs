@@ -106,6 +106,10 @@ pub trait Shard: Send {
         let _ = heap;
     }
 
+    /// All that is needed besides the memory to open the shard again after a restart. As that changes,
+    /// the shard adds deltas to the heap's record of changes ([`super::notes`]).
+    fn remember(&self, heap: &Heap) -> Vec<u8>;
+
     /// Gives all memory back.
     fn clear(&mut self, heap: &mut Heap);
 }

@@ -14,6 +14,7 @@ use barn_fabric::seam::{Clock, Random, Seeded};
 use barn_fabric::simulated::{Dialer, FaultPlan, Handle, NodeId, RunEnd, VirtualClock, World, WorldOptions};
 use barn_fabric::{ConnectError, Connection, PeerId, RegionId, Reply, Request, Rights, Service};
 use barn_heap::{Heap, HeapOptions};
+use barn_layout::table::Durability;
 use barn_transaction::participant::{Functions, Participant, ParticipantOptions};
 use barn_transaction::resolver::{Resolver, ResolverOptions};
 use barn_transaction::scenario::{CONFIGURATION_METHOD, TestNode};
@@ -81,10 +82,17 @@ impl Service for TableNode {
         let (member, changed) = (participant.member(), participant.take_changed_tables());
         let Some(heap) = participant.heap_mut() else { return reply.refuse("this node serves nobody") };
         let configuration = &*self.node.directory.configuration();
-        let node = Surroundings { heap, configuration, member, now: &Now::at(1), changed };
+        let node = Surroundings {
+            heap,
+            configuration,
+            member,
+            now: &Now::at(1),
+            changed,
+            durability: Durability::Memory,
+        };
         let mut answer = Vec::new();
         match self.tables.borrow_mut().handle(node, request.method, request.body, &mut answer) {
-            Ok(()) => reply.done(&answer),
+            Ok(_) => reply.done(&answer),
             Err(why) => reply.refuse(&why),
         }
     }

@@ -13,11 +13,10 @@ use super::{Held, Participant};
 use crate::wire::{Malformed, Writes, split, split_many};
 use barn_cluster::MemberId;
 use barn_heap::ObjectError;
-use barn_layout::durability::Durability;
 use barn_layout::transaction::{
     Change, HeldNote, PREPARE_DURABILITY_SHIFT, ParticipantEntry, Prepare, TransactionId,
 };
-use barn_layout::{Address, planted};
+use barn_layout::{Address, Durability, planted};
 use barn_log::Record;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -67,7 +66,7 @@ fn parse(bytes: &[u8]) -> Result<Held, Malformed> {
         participants: participants.iter().map(|entry| MemberId(entry.member.get())).collect(),
         writes: rest.to_vec(),
         count: writes.count,
-        durability: Durability::from_bits(head.durability.get()),
+        durability: Durability::from_bits(head.durability.get()).map_err(|_| Malformed)?,
         decided: head.decided.get() == 1,
         frozen: false,
         orphan: true,
@@ -89,7 +88,7 @@ impl Participant {
     /// Why a first step asks for more than there is, if it does.
     pub(super) fn asks_too_much(&self, body: &[u8]) -> Option<String> {
         let (header, _) = split::<Prepare>(body).ok()?;
-        let asked = Durability::from_bits(header.flags.get() >> PREPARE_DURABILITY_SHIFT)?;
+        let asked = Durability::from_bits(header.flags.get() >> PREPARE_DURABILITY_SHIFT).ok()??;
         (asked > self.strongest).then(|| {
             format!("the transaction was to be {asked}, and this node keeps nothing on a disk: start it with a data directory")
         })

@@ -83,7 +83,8 @@ impl Participant {
         reads: &[ReadEntry],
         writes: Writes<'_>,
     ) -> Result<(), Refusal> {
-        let durability = Durability::from_bits(flags >> PREPARE_DURABILITY_SHIFT);
+        let durability =
+            Durability::from_bits(flags >> PREPARE_DURABILITY_SHIFT).map_err(|_| Verdict::Unknown)?;
         self.asked = Asked { durability, together: flags & PREPARE_ALONE == 0 };
         let locked = self.lock(peer, writes);
         if let Err(refusal) = locked {

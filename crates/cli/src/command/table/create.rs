@@ -2,7 +2,7 @@
 
 use std::io;
 
-use barn::{Error, Kind, TableError, TableOptions};
+use barn::{Durability, Error, Kind, TableError, TableOptions};
 
 use crate::bytes::{Bytes, human};
 use crate::command::{Exit, no, print_json, say, usage};
@@ -11,7 +11,8 @@ use crate::node::NodeArgs;
 /// How the table should be; its help is on [`super::Action::Create`].
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  barn table create sessions --kind cache --memory 16MiB\n  \
-    barn table create users --capacity 1000000 --inline-bytes 64")]
+    barn table create users --capacity 1000000 --inline-bytes 64\n  \
+    barn table create scratch --durability memory")]
 pub struct Args {
     /// Its name.
     pub name: String,
@@ -41,6 +42,12 @@ pub struct Args {
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<Bytes>,
 
+    /// When a change counts as made: memory (the table is empty after a restart of its node), logged
+    /// (written to the node's log) or synced (on its disk) [default: what the node does; a cache is always
+    /// in memory].
+    #[arg(long, value_name = "DURABILITY")]
+    pub durability: Option<Durability>,
+
     /// In how many parts the table is divided [default: one at each node].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub shards: Option<u32>,
@@ -62,6 +69,7 @@ impl Args {
             inline_bytes: self.inline_bytes.map_or(Ok(usual.inline_bytes), narrow)?,
             neighbourhood: self.neighbourhood.unwrap_or(usual.neighbourhood),
             memory_bytes: self.memory.map_or(usual.memory_bytes, |memory| memory.0),
+            durability: self.durability,
             ..usual
         };
         let of_others = [

@@ -34,14 +34,23 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let width = tables.iter().map(|(_, table)| table.name.len()).max().unwrap_or(0).max("table".len());
-    writeln!(out, "{:<width$}  {:<9}  {:>6}  {:>12}  {:>10}", "table", "kind", "shards", "keys", "memory")?;
+    writeln!(
+        out,
+        "{:<width$}  {:<9}  {:<10}  {:>6}  {:>12}  {:>10}",
+        "table", "kind", "durability", "shards", "keys", "memory"
+    )?;
     for (stats, table) in &tables {
         let (keys, memory) = match stats {
             Some(stats) => (stats.shards.keys.to_string(), human(stats.shards.memory_bytes)),
             None => ("?".into(), "?".into()),
         };
         let kind = table.options.kind.to_string();
-        writeln!(out, "{:<width$}  {kind:<9}  {:>6}  {keys:>12}  {memory:>10}", table.name, table.shards)?;
+        let durability = super::durability(&table.options).map_or("-".into(), |it| it.to_string());
+        writeln!(
+            out,
+            "{:<width$}  {kind:<9}  {durability:<10}  {:>6}  {keys:>12}  {memory:>10}",
+            table.name, table.shards
+        )?;
     }
     Ok(Exit::Ok)
 }

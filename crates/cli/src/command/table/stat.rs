@@ -67,6 +67,10 @@ fn print(table: &TableInfo, stats: &TableStats) -> io::Result<()> {
     let plural = if table.shards == 1 { "" } else { "s" };
     let mut lines = vec![
         ("table", format!("{}: {}, {} shard{plural}", table.name, table.options.kind, table.shards)),
+        (
+            "durability",
+            super::durability(&table.options).map_or("what the node does".into(), |it| it.to_string()),
+        ),
         ("keys", shards.keys.to_string()),
         (
             "keys and values",

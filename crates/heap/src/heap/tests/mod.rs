@@ -1,8 +1,10 @@
 //! Properties of the allocator, and what its callers rely on.
 
+mod durable;
 mod model;
 mod placement;
 mod rebuild;
+pub(crate) mod replay;
 mod reuse;
 
 use super::*;

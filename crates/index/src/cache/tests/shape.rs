@@ -34,7 +34,7 @@ fn memory_is_taken_once_and_given_back() {
         let memory_bytes = (memory_mib << 20) + 4321;
         let owner = Owner::new(&mut heap, &options(memory_bytes), PART).unwrap();
         let stats = owner.stats();
-        let tables = *heap.usage().of(Purpose::Tables);
+        let tables = *heap.usage().of(Purpose::Volatile);
         assert_eq!((stats.memory_bytes, tables.reserved_bytes), (memory_mib << 20, memory_mib << 20));
         assert!(stats.slots >= stats.memory_bytes / 64 - 1000, "{stats:?}");
         let roots = Roots::parse(&owner.roots(&heap, &[]), &options(memory_bytes), PART).unwrap();
@@ -63,7 +63,7 @@ fn of_a_cache_of_one_block_the_heap_keeps_a_spare() {
     let epoch = heap.next_epoch();
     heap.readers_left(epoch);
     let after = heap.usage();
-    assert_eq!(after.of(Purpose::Tables).reserved_bytes, 0);
+    assert_eq!(after.of(Purpose::Volatile).reserved_bytes, 0);
     assert_eq!((after.slab_blocks, after.free_blocks + 1), (1, before.free_blocks));
 }
 
@@ -73,7 +73,10 @@ fn memory_that_is_not_there_is_said_to_be_missing() {
     let before = heap.usage();
     let refused = Owner::new(&mut heap, &options(8 << 20), PART).unwrap_err();
     assert!(matches!(refused, Refused::Full(_)), "{refused:?}");
-    assert_eq!(heap.usage().of(Purpose::Tables).reserved_bytes, before.of(Purpose::Tables).reserved_bytes);
+    assert_eq!(
+        heap.usage().of(Purpose::Volatile).reserved_bytes,
+        before.of(Purpose::Volatile).reserved_bytes
+    );
 }
 
 #[test]

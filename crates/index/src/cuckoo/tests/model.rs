@@ -189,7 +189,7 @@ fn operations_see_versions_and_ends() {
     let mut world = World::new(32, 10);
     let mut done = |operation, value: &[u8], operand, expires, now_ms| {
         let key = world.key(b"k");
-        let update = Update { operation, key: b"k", value, operand, expires };
+        let update = Update { operation, key: b"k", value, operand, expires, durability: None };
         let mut told = None;
         apply(&mut world.owner, &mut world.heap, key, &update, now_ms, |outcome, version, _, _| {
             told = Some((outcome, version));
