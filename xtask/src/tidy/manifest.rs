@@ -3,8 +3,19 @@
 use super::Finding;
 
 /// The design's list: each knows only those before it.
-const LAYERS: [&str; 10] =
-    ["layout", "fabric", "heap", "cluster", "transaction", "index", "barn", "server", "gateway", "cli"];
+const LAYERS: [&str; 11] = [
+    "layout",
+    "fabric",
+    "log",
+    "heap",
+    "cluster",
+    "transaction",
+    "index",
+    "barn",
+    "server",
+    "gateway",
+    "cli",
+];
 
 /// Checks the dependencies of `crates/NAME/Cargo.toml`.
 pub(super) fn layers(path: &str, text: &str) -> Vec<Finding> {
