@@ -1,7 +1,7 @@
 //! Draws every shared struct as text: `docs/layout.md` is [`document`]'s result, to the byte.
 
 pub use crate::shared::{Field, Shape};
-use crate::{address, channel, frame, handshake, heap, message, object, table, transaction};
+use crate::{address, channel, frame, handshake, heap, log, message, object, table, transaction};
 use core::fmt::Write;
 
 /// Every shared struct, by the module that declares it.
@@ -51,6 +51,18 @@ pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
                 table::TableAnswer::SHAPE,
                 table::TableScan::SHAPE,
                 table::TablePage::SHAPE,
+            ],
+        ),
+        (
+            "The log on disk",
+            vec![
+                log::LogSegment::SHAPE,
+                log::LogFrame::SHAPE,
+                log::LogRecord::SHAPE,
+                log::LogEntry::SHAPE,
+                log::ImageChunk::SHAPE,
+                log::LogManifest::SHAPE,
+                log::ManifestRegion::SHAPE,
             ],
         ),
         (

@@ -19,6 +19,7 @@ pub mod frame;
 pub mod handshake;
 pub mod heap;
 pub mod limits;
+pub mod log;
 pub mod message;
 pub mod object;
 pub mod plant;

@@ -1,52 +1,71 @@
-//! Stand-in: only what a record is.
+//! Makes the memory of regions durable: a redo log of words, fuzzy checkpoints, recovery.
+//!
+//! A node keeps everything in registered memory, which one thread changes. With each change that
+//! thread appends a [`Record`]: the words that are new, and small notes for what is not in words. A
+//! writer thread puts records on disk, in frames that prove themselves (Pilaf sections 3.1 and 4 log in
+//! this way, asynchronously; FaRM section 3.4 keeps its logs in memory that survives). Now and then a
+//! checkpoint copies the regions while they change, and what it makes needless is removed. After a
+//! restart [`open`] loads the last checkpoint and replays the log. What the bytes mean is none of this
+//! crate's business.
+//!
+//! # What may be lost
+//!
+//! A write may be answered at three moments: at once (`logged`, as long as [`Log::admission`] says
+//! [`Admission::Open`]), once [`Level::Written`], once [`Level::Synced`].
+//!
+//! - The process dies (kill -9): whatever is `Written` is there. What was answered at once and is lost
+//!   is a suffix of the log, and was answered within one span of time no longer than
+//!   [`LogOptions::window`], or is among the last [`LogOptions::window_bytes`]; nothing that was answered
+//!   before or after that span is lost. (The span is the last one, unless the disk hangs: then it is
+//!   the one in which it began to hang, since from its end on nothing was answered that was not written.)
+//! - The power fails: whatever is `Synced` is there. In addition to the above, what was written within
+//!   the last [`LogOptions::sync_interval`], and while the sync that follows it runs, may be lost.
+//! - In every case a suffix is lost and never a part from the middle: what is recovered is the memory at
+//!   the end of some record, with all records before it and none after it.
+//! - The disk is full: nothing is lost; durable writes are refused until there is room again.
+//! - A write or a sync fails: the log stops for good. Whatever is `Synced` is there, unless the disk has
+//!   lost it.
+//! - Bytes rot: everything on disk has a checksum. Damage to what later frames prove to have been durable
+//!   is reported ([`OpenError::Damaged`]) and never replayed. Damage to the very last frames of a log that
+//!   was not stopped in good order cannot be told from a write that a crash cut off.
 #![forbid(unsafe_code)]
-use barn_layout::RegionId;
 
-/// One atomic change in the making: all of it is recovered, or nothing.
-#[derive(Debug, Default)]
-pub struct Record {
-    bytes: Vec<u8>,
-}
+mod checkpoint;
+mod error;
+mod failpoint;
+mod frame;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+mod log;
+pub mod names;
+mod options;
+mod parse;
+mod record;
+mod recover;
+mod segment;
+mod shared;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod writer;
 
-impl Record {
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-    }
-    /// How long it is.
-    pub fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-    fn entry(&mut self, kind: u32, region: u32, offset: u32, parts: &[&[u8]]) {
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        for word in [kind, region, offset, bytes as u32] {
-            self.bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
-    }
-    /// These bytes are at `offset` of `region` from now on.
-    pub fn words(&mut self, region: RegionId, offset: u32, parts: &[&[u8]]) {
-        self.entry(1, region.0, offset, parts);
-    }
-    /// There is a region, this long.
-    pub fn region(&mut self, region: RegionId, bytes: u64) {
-        self.entry(2, region.0, 0, &[&bytes.to_le_bytes()]);
-    }
-    /// Replaces all values of the key.
-    pub fn note_set(&mut self, key: &[u8], value: &[u8]) {
-        self.entry(3, key.len() as u32, 0, &[key, value]);
-    }
-    /// Adds one more value.
-    pub fn note_append(&mut self, key: &[u8], value: &[u8]) {
-        self.entry(4, key.len() as u32, 0, &[key, value]);
-    }
-    /// Forgets the key.
-    pub fn note_remove(&mut self, key: &[u8]) {
-        self.entry(5, key.len() as u32, 0, &[key]);
-    }
+pub use error::{LogError, OpenError};
+pub use failpoint::FAILPOINTS;
+pub use log::{Admission, Log, Used};
+pub use options::LogOptions;
+pub use record::Record;
+pub use recover::{Memory, Progress, Recovered, RecoveryReport, RecoveryStage, TornEnd, open};
+pub use stats::{LogStats, LogStatsHandle};
+
+/// A place in the log: grows; the end of a record, in bytes of records since the log began.
+pub type Position = u64;
+
+/// How far a write must have come before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Handed to the operating system: survives the process.
+    Written,
+    /// On the disk: survives a power loss.
+    Synced,
 }

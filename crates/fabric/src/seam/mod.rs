@@ -9,6 +9,6 @@ mod random;
 mod schedule;
 
 pub use clock::{Clock, SystemClock};
-pub use disk::{Disk, DiskFile, SystemDisk};
+pub use disk::{DIRECT_UNIT_BYTES, Disk, DiskFile, DiskLock, SystemDisk};
 pub use random::{Random, Seeded, system_random};
 pub use schedule::{Schedule, Task, Threads};

@@ -5,8 +5,10 @@
 //! they were changed. A `sync` that was made to fail leaves its bytes in the cache and anything
 //! of them on the disk, and a later `sync` does not write them again (as Linux does).
 
-use crate::seam::{Disk, DiskFile, Random, Seeded};
-use std::collections::BTreeMap;
+mod faults;
+
+use crate::seam::{Disk, DiskFile, DiskLock, Random, Seeded};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -52,7 +54,7 @@ impl Change {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Content {
     durable: Vec<u8>,
     cached: Vec<u8>,
@@ -86,6 +88,13 @@ struct State {
     fail: Option<(u64, io::ErrorKind)>,
     fail_per_million: u32,
     capacity_bytes: usize,
+    /// The call from which on nothing is done any more: the process that asks is dead.
+    dead_from: u64,
+    /// A write that fails does a part of it first.
+    short_writes: bool,
+    /// Syncs of bytes or names that were tried.
+    syncs: u64,
+    locked: BTreeSet<String>,
 }
 
 /// A disk in memory. Clones are the same disk.
@@ -114,6 +123,10 @@ impl SimulatedDisk {
                 fail: None,
                 fail_per_million: 0,
                 capacity_bytes: usize::MAX,
+                dead_from: u64::MAX,
+                short_writes: false,
+                syncs: 0,
+                locked: BTreeSet::new(),
             })),
         }
     }
@@ -144,18 +157,7 @@ impl SimulatedDisk {
 
     /// The power fails: what was not synced is lost, or partly kept.
     pub fn crash(&self) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        for file in &mut state.files {
-            file.tear(&mut state.random);
-            file.cached.clone_from(&file.durable);
-        }
-        let kept = state.random.below(state.changes.len() as u64 + 1) as usize;
-        if kept > 0 {
-            state.durable = state.changes.swap_remove(kept - 1);
-        }
-        state.changes.clear();
-        state.names.clone_from(&state.durable);
+        self.lock().crash();
     }
 }
 
@@ -164,6 +166,9 @@ impl State {
     fn site(&mut self) -> io::Result<()> {
         let call = self.calls;
         self.calls += 1;
+        if call >= self.dead_from {
+            return Err(io::Error::other("the process is dead"));
+        }
         if let Some((at, kind)) = self.fail
             && at == call
         {
@@ -182,6 +187,34 @@ impl State {
     fn renamed(&mut self) {
         self.changes.push(self.names.clone());
     }
+
+    fn used_bytes(&self) -> usize {
+        self.names.values().map(|index| self.files[*index].cached.len()).sum()
+    }
+
+    fn make(&mut self, name: &str) -> io::Result<usize> {
+        if self.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let index = self.files.len();
+        self.files.push(Content::default());
+        self.names.insert(name.to_string(), index);
+        self.renamed();
+        Ok(index)
+    }
+
+    fn crash(&mut self) {
+        for file in &mut self.files {
+            file.tear(&mut self.random);
+            file.cached.clone_from(&file.durable);
+        }
+        let kept = self.random.below(self.changes.len() as u64 + 1) as usize;
+        if kept > 0 {
+            self.durable = self.changes.swap_remove(kept - 1);
+        }
+        self.changes.clear();
+        self.names.clone_from(&self.durable);
+    }
 }
 
 struct SimulatedFile {
@@ -198,13 +231,7 @@ impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.lock();
         state.site()?;
-        if state.names.contains_key(name) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let index = state.files.len();
-        state.files.push(Content::default());
-        state.names.insert(name.to_string(), index);
-        state.renamed();
+        let index = state.make(name)?;
         Ok(Box::new(SimulatedFile { disk: self.clone(), index }))
     }
 
@@ -233,10 +260,50 @@ impl Disk for SimulatedDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.lock();
+        state.syncs += 1;
         state.site()?;
         state.durable = state.names.clone();
         state.changes.clear();
         Ok(())
+    }
+
+    fn create_log(&self, name: &str, bytes: u64) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.lock();
+        state.site()?;
+        if state.used_bytes() + bytes as usize > state.capacity_bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let index = state.make(name)?;
+        state.files[index].change(Change::Length(bytes as usize));
+        Ok(Box::new(SimulatedFile { disk: self.clone(), index }))
+    }
+
+    fn open_log(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.open(name)
+    }
+
+    fn lock(&self, name: &str) -> io::Result<Box<dyn DiskLock>> {
+        let mut state = SimulatedDisk::lock(self);
+        if !state.locked.insert(name.to_string()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if !state.names.contains_key(name) {
+            state.make(name)?;
+        }
+        Ok(Box::new(SimulatedLock { disk: self.clone(), name: name.to_string() }))
+    }
+}
+
+struct SimulatedLock {
+    disk: SimulatedDisk,
+    name: String,
+}
+
+impl DiskLock for SimulatedLock {}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        self.disk.lock().locked.remove(&self.name);
     }
 }
 
@@ -256,8 +323,15 @@ impl DiskFile for SimulatedFile {
 
     fn write_at(&self, offset: u64, from: &[u8]) -> io::Result<()> {
         let mut state = self.disk.lock();
-        state.site()?;
-        let used: usize = state.names.values().map(|index| state.files[*index].cached.len()).sum();
+        if let Err(error) = state.site() {
+            if state.short_writes && state.calls <= state.dead_from {
+                let part = state.random.below(from.len() as u64 + 1) as usize;
+                let change = Change::Write { offset: offset as usize, bytes: from[..part].to_vec() };
+                state.files[self.index].change(change);
+            }
+            return Err(error);
+        }
+        let used = state.used_bytes();
         let had = state.files[self.index].cached.len();
         let grown = (offset as usize + from.len()).saturating_sub(had);
         if used + grown > state.capacity_bytes {
@@ -277,6 +351,7 @@ impl DiskFile for SimulatedFile {
     fn sync(&self) -> io::Result<()> {
         let mut guard = self.disk.lock();
         let state = &mut *guard;
+        state.syncs += 1;
         let failed = state.site();
         let file = &mut state.files[self.index];
         if failed.is_err() {

@@ -1,0 +1,289 @@
+//! The owner's side of a log: append, and at the end of a turn hand over.
+//!
+//! What always holds: [`Log::append`] copies into a buffer of the owner's own; it takes no lock,
+//! makes no system call and, once the buffers have grown, allocates nothing. The checksum is the
+//! writer's.
+
+use crate::checkpoint::Checkpoint;
+use crate::error::LogError;
+use crate::record::Record;
+use crate::shared::{Condition, NONE, Resting, Shared, Wait};
+use crate::stats::{LogStats, LogStatsHandle};
+use crate::{Level, Position};
+use barn_fabric::seam::{Disk, DiskLock};
+use barn_fabric::{RegionId, Words};
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a checkpoint that failed is not tried again: a disk that was full is seldom empty sooner.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(10);
+
+/// What an error names that concerns no file alone.
+pub(crate) const DIRECTORY: &str = "the log's directory";
+
+/// Says which parts of a region are in use.
+pub type Used = Box<dyn Fn(RegionId, &Words) -> Vec<Range<u64>> + Send>;
+
+/// Whether durable writes may be answered.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// `logged` writes may be answered at once.
+    Open,
+    /// The loss window is used up: answer `logged` writes only once they are written.
+    Behind,
+    /// Refuse durable writes; reads go on.
+    Stopped(LogError),
+}
+
+/// A node's log. One thread has it, the one that changes the memory.
+///
+/// Dropped, it writes and syncs what it can; [`Log::stop`] says whether that worked.
+pub struct Log {
+    buffer: Vec<u8>,
+    /// When the buffer's first record was appended.
+    born: u64,
+    appended: Position,
+    waits: Vec<Wait>,
+    disk: Arc<dyn Disk>,
+    log: u64,
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<Result<(), LogError>>>,
+    checkpoint: Option<JoinHandle<()>>,
+    /// Let go only after the threads have ended.
+    _lock: Box<dyn DiskLock>,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Log(appended {}, written {})", self.appended, self.shared.written())
+    }
+}
+
+impl Log {
+    pub(crate) fn new(disk: Arc<dyn Disk>, log: u64, shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Self {
+        let appended = shared.written();
+        Self {
+            buffer: Vec::new(),
+            born: NONE,
+            appended,
+            waits: Vec::new(),
+            disk,
+            log,
+            shared,
+            writer: None,
+            checkpoint: None,
+            _lock: lock,
+        }
+    }
+
+    pub(crate) fn with_thread(mut self, writer: JoinHandle<Result<(), LogError>>) -> Self {
+        self.writer = Some(writer);
+        self
+    }
+
+    /// Appends a record; gives the position at its end. The memory that it speaks of must have been
+    /// changed, or must be changed before the next [`Log::turn`] and [`Log::begin_checkpoint`].
+    #[inline]
+    pub fn append(&mut self, record: &Record) -> Position {
+        if record.is_empty() {
+            return self.appended;
+        }
+        if self.buffer.is_empty() {
+            self.born = self.shared.now();
+        }
+        record.append_to(&mut self.buffer);
+        self.appended += record.bytes() as u64;
+        self.appended
+    }
+
+    /// Calls `then` once the log has come so far: on the writer's thread, or at once. An error means
+    /// that it is not known how far it came.
+    pub fn after(
+        &mut self,
+        position: Position,
+        level: Level,
+        then: Box<dyn FnOnce(Result<(), LogError>) + Send>,
+    ) {
+        let reached = match level {
+            Level::Written => self.shared.written(),
+            Level::Synced => self.shared.synced(),
+        };
+        if position <= reached {
+            then(Ok(()));
+        } else if let Some(error) = self.shared.failure() {
+            then(Err(error));
+        } else {
+            self.waits.push(Wait { position, level, then });
+        }
+    }
+
+    /// Ends a turn of the poll loop; also called before it sleeps. Hands over what was appended: it
+    /// is written at once if somebody waits, otherwise when enough has gathered or about a
+    /// millisecond has passed, whether or not there is another turn. At this moment everything that
+    /// was changed in memory must have been appended.
+    #[inline]
+    pub fn turn(&mut self) {
+        if !self.buffer.is_empty() || !self.waits.is_empty() || self.shared.copied() {
+            self.hand_over(false);
+        }
+    }
+
+    fn hand_over(&mut self, stop: bool) {
+        let mut state = self.shared.lock();
+        let mut hurry = stop || !self.waits.is_empty();
+        state.stop |= stop;
+        state.waits.append(&mut self.waits);
+        if !self.buffer.is_empty() {
+            if state.pending.is_empty() {
+                state.pending_born = self.born;
+                std::mem::swap(&mut state.pending, &mut self.buffer);
+            } else {
+                state.pending.extend_from_slice(&self.buffer);
+                self.buffer.clear();
+            }
+            if self.shared.oldest() == NONE {
+                self.shared.set_oldest(self.born);
+            }
+            self.born = NONE;
+        }
+        if self.shared.copied() {
+            // What the copy may have seen was appended before now.
+            self.shared.set_copied(false);
+            state.checkpoint.end = Some(self.appended);
+            state.sync_to = self.appended;
+            hurry = true;
+            self.shared.checkpoint_wake.notify_all();
+        }
+        hurry |= state.pending.len() >= self.shared.options.gather_bytes || state.rotate_at.is_some();
+        let wake = match state.resting {
+            Resting::Not => false,
+            Resting::Nap => hurry,
+            Resting::Asleep => true,
+        };
+        if wake {
+            state.resting = Resting::Not;
+            drop(state);
+            self.shared.writer_wake.notify_one();
+        }
+    }
+
+    /// Whether durable writes may be answered now.
+    pub fn admission(&self) -> Admission {
+        if self.shared.condition() != Condition::Open {
+            let state = self.shared.lock();
+            if let Some(error) = state.failure.as_ref().or(state.no_space.as_ref()) {
+                return Admission::Stopped(error.clone());
+            }
+        }
+        let options = &self.shared.options;
+        let oldest = self.shared.oldest().min(self.born);
+        let waiting = self.appended.saturating_sub(self.shared.written());
+        let aged = oldest != NONE
+            && self.shared.now().saturating_sub(oldest) > options.window.as_nanos() as u64;
+        if aged || waiting > options.window_bytes { Admission::Behind } else { Admission::Open }
+    }
+
+    /// Whether enough log has gathered since the last checkpoint for another.
+    pub fn wants_checkpoint(&self) -> bool {
+        let state = self.shared.lock();
+        let checkpoint = &state.checkpoint;
+        let due = self.shared.options.checkpoint_bytes.max(checkpoint.image_bytes);
+        !checkpoint.running
+            && state.failure.is_none()
+            && self.appended.saturating_sub(checkpoint.start) >= due
+            && self.shared.now() >= checkpoint.retry_ns
+    }
+
+    /// Begins a checkpoint of these regions; nothing if one is under way. `notes` are all notes as of
+    /// now (set, and appended to); `used` is asked on the log's thread, for each region right before
+    /// it is copied, and gives everything in it that is in use or was when the checkpoint began. At
+    /// this moment everything that was changed in memory must have been appended. The copying is done
+    /// by a thread of the log; it ends only after another [`Log::turn`].
+    pub fn begin_checkpoint(&mut self, notes: &Record, regions: Vec<(RegionId, Words)>, used: Used) {
+        let Some(checkpoint) = self.checkpoint_of(notes, regions, used) else { return };
+        if let Some(last) = self.checkpoint.take() {
+            let _ = last.join();
+        }
+        let named = std::thread::Builder::new().name("barn-checkpoint".into());
+        match named.spawn(move || checkpoint.run()) {
+            Ok(thread) => self.checkpoint = Some(thread),
+            Err(error) => {
+                let mut state = self.shared.lock();
+                state.checkpoint.running = false;
+                state.checkpoint.failure = Some(format!("no thread for it: {error}"));
+                state.checkpoint.retry_ns = self.shared.now() + CHECKPOINT_RETRY.as_nanos() as u64;
+            }
+        }
+    }
+
+    /// The work of a checkpoint that begins now, if none is under way.
+    pub(crate) fn checkpoint_of(
+        &mut self,
+        notes: &Record,
+        regions: Vec<(RegionId, Words)>,
+        used: Used,
+    ) -> Option<Checkpoint> {
+        {
+            let mut state = self.shared.lock();
+            if state.checkpoint.running || state.stop || state.failure.is_some() {
+                return None;
+            }
+            let checkpoint = &mut state.checkpoint;
+            checkpoint.running = true;
+            checkpoint.end = None;
+            checkpoint.cancelled = false;
+            checkpoint.number += 1;
+            checkpoint.retry_ns = self.shared.now() + CHECKPOINT_RETRY.as_nanos() as u64;
+            state.rotate_at = Some(self.appended);
+            self.shared.set_copied(false);
+        }
+        self.hand_over(false);
+        let number = self.shared.lock().checkpoint.number;
+        let parts = (self.disk.clone(), self.shared.clone());
+        Some(Checkpoint::new(parts, self.log, number, self.appended, notes, regions, used))
+    }
+
+    /// How the log is doing.
+    pub fn stats(&self) -> LogStats {
+        LogStats {
+            appended: self.appended,
+            lag_bytes: self.appended.saturating_sub(self.shared.written()),
+            ..self.stats_handle().stats()
+        }
+    }
+
+    /// The same from other threads: for metrics.
+    pub fn stats_handle(&self) -> Arc<LogStatsHandle> {
+        Arc::new(LogStatsHandle::new(self.shared.clone()))
+    }
+
+    /// Writes and syncs everything, and ends. A checkpoint that is under way is given up.
+    pub fn stop(mut self) -> Result<(), LogError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), LogError> {
+        {
+            let mut state = self.shared.lock();
+            state.checkpoint.cancelled = true;
+            self.shared.checkpoint_wake.notify_all();
+        }
+        self.hand_over(true);
+        if let Some(checkpoint) = self.checkpoint.take() {
+            let _ = checkpoint.join();
+        }
+        match self.writer.take() {
+            Some(writer) => writer.join().unwrap_or_else(|_| Err(self.shared.failure().unwrap_or(LogError::Stopped))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // Whoever wants to know whether it worked calls `stop`.
+        let _ = self.end();
+    }
+}

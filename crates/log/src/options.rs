@@ -1,0 +1,60 @@
+//! What may be set about a log, each with its reason.
+
+use std::time::Duration;
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// How long a segment is. 64 MiB: at the full speed of a disk of 2 GiB/s one lasts 30 ms, and
+    /// changing to the next costs about 1 ms; an idle log holds two of them.
+    pub segment_bytes: u64,
+    /// The loss window, in time: while the oldest byte that is not written is older than this, writes
+    /// are answered only once they are written. 100 ms: a disk that is busy with others' syncs is
+    /// seldom away for longer, and a person who sees a crash notices no less.
+    pub window: Duration,
+    /// The loss window, in bytes: the same if more than this waits. 16 MiB: what a disk takes in
+    /// about 10 ms.
+    pub window_bytes: u64,
+    /// How long written bytes wait for a sync that nobody asks for. 1 s, as everybody's default.
+    pub sync_interval: Duration,
+    /// A checkpoint is wanted after so many bytes of log since the last, or as many as the last image
+    /// had, whichever is more: then writing images costs at most as much as writing the log, and
+    /// recovery reads at most about twice the memory. 1 GiB: replayed in about a second.
+    pub checkpoint_bytes: u64,
+    /// How long bytes for which nobody waits are gathered before they are written. 1 ms: a thousand
+    /// writes a second are nothing to a disk, and 1 % of the window.
+    pub gather: Duration,
+    /// Bytes that are written at once even if nobody waits. 256 KiB: writes twice as long are no faster.
+    pub gather_bytes: usize,
+    /// The longest frame, unless one record is longer. 8 MiB: half the window, 4 ms of a disk.
+    pub frame_bytes_max: usize,
+    /// How much of a region is one chunk of an image. 1 MiB: lost in the noise of a checksum and a
+    /// write, and a copy of it holds up nobody.
+    pub chunk_bytes: usize,
+    /// Segments that are kept for use again after a checkpoint. 4: writing over old bytes needs no
+    /// change of the file system's own data, which is half the cost of a sync.
+    pub spares_max: usize,
+    /// How often a full disk is tried again.
+    pub space_retry: Duration,
+    /// Threads that read an image. 2: on the machines at hand two use up the memory's bandwidth.
+    pub recovery_threads: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            window: Duration::from_millis(100),
+            window_bytes: 16 << 20,
+            sync_interval: Duration::from_secs(1),
+            checkpoint_bytes: 1 << 30,
+            gather: Duration::from_millis(1),
+            gather_bytes: 256 << 10,
+            frame_bytes_max: 8 << 20,
+            chunk_bytes: 1 << 20,
+            spares_max: 4,
+            space_retry: Duration::from_secs(1),
+            recovery_threads: 2,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A record in the making: one atomic change, already in the form that it has on disk.
+//!
+//! What always holds: the bytes are whole entries, each a whole number of words; appending a record
+//! copies them as they are.
+
+use barn_layout::RegionId;
+use barn_layout::limits::WORD_BYTES;
+use barn_layout::log::{EntryKind, LogEntry, LogRecord};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+/// One atomic change in the making: all of it is recovered, or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    entries: Vec<u8>,
+    count: u32,
+}
+
+impl Record {
+    /// Whether nothing was put into it.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes everything out again, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.count = 0;
+    }
+
+    /// How many bytes of log it takes.
+    pub fn bytes(&self) -> usize {
+        LogRecord::BYTES + self.entries.len()
+    }
+
+    /// These bytes (a whole number of words, the parts one after another) are at `offset` of
+    /// `region` from now on.
+    pub fn words(&mut self, region: RegionId, offset: u32, parts: &[&[u8]]) {
+        debug_assert!((offset as usize).is_multiple_of(WORD_BYTES));
+        self.entry(EntryKind::Words, region.0, offset, parts);
+    }
+
+    /// There is a region, this long, zero at first.
+    pub fn region(&mut self, region: RegionId, bytes: u64) {
+        self.entry(EntryKind::Region, region.0, 0, &[&bytes.to_le_bytes()]);
+    }
+
+    /// The note has this value and no other.
+    pub fn note_set(&mut self, key: &[u8], value: &[u8]) {
+        self.entry(EntryKind::NoteSet, key.len() as u32, 0, &[key, value]);
+    }
+
+    /// The note has this value, too.
+    pub fn note_append(&mut self, key: &[u8], value: &[u8]) {
+        self.entry(EntryKind::NoteAppend, key.len() as u32, 0, &[key, value]);
+    }
+
+    /// There is no such note.
+    pub fn note_remove(&mut self, key: &[u8]) {
+        self.entry(EntryKind::NoteRemove, key.len() as u32, 0, &[key]);
+    }
+
+    fn entry(&mut self, kind: EntryKind, region: u32, offset: u32, parts: &[&[u8]]) {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let header = LogEntry {
+            kind: U32::new(kind as u32),
+            region: U32::new(region),
+            offset: U32::new(offset),
+            bytes: U32::new(bytes as u32),
+        };
+        self.entries.extend_from_slice(header.as_bytes());
+        for part in parts {
+            self.entries.extend_from_slice(part);
+        }
+        self.entries.resize(self.entries.len().next_multiple_of(WORD_BYTES), 0);
+        self.count += 1;
+    }
+
+    /// The entries, as they are on disk.
+    pub(crate) fn entries(&self) -> &[u8] {
+        &self.entries
+    }
+
+    /// Puts the record behind what is in `into`.
+    #[inline]
+    pub(crate) fn append_to(&self, into: &mut Vec<u8>) {
+        let header =
+            LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
+        into.extend_from_slice(header.as_bytes());
+        into.extend_from_slice(&self.entries);
+    }
+}

@@ -1,0 +1,86 @@
+//! The memory that recovery fills: regions as they are met, and notes.
+
+use super::Memory;
+use crate::error::OpenError;
+use crate::parse::{Entry, take_entry};
+use barn_fabric::{RegionId, Words};
+use std::collections::BTreeMap;
+
+/// How much is zeroed at once when a checkpoint turned out to be of no use.
+const ZEROED_BYTES: usize = 1 << 20;
+
+pub(super) struct Regions<'a> {
+    memory: &'a dyn Memory,
+    /// Every memory that was asked for, also by an attempt that came to nothing.
+    asked: BTreeMap<RegionId, (Words, u64)>,
+    pub(super) present: BTreeMap<RegionId, (Words, u64)>,
+    pub(super) notes: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+}
+
+impl<'a> Regions<'a> {
+    pub(super) fn new(memory: &'a dyn Memory) -> Self {
+        Self { memory, asked: BTreeMap::new(), present: BTreeMap::new(), notes: BTreeMap::new() }
+    }
+
+    /// Forgets what another attempt has put here.
+    pub(super) fn reset(&mut self) -> Result<(), OpenError> {
+        let zeros = vec![0; ZEROED_BYTES];
+        for (region, (words, bytes)) in &std::mem::take(&mut self.present) {
+            let mut at = 0;
+            while at < words.bytes() {
+                let now = ZEROED_BYTES.min(words.bytes() - at);
+                words.store(at as u64, &zeros[..now]).map_err(|error| OpenError::Memory {
+                    region: region.0,
+                    bytes: *bytes,
+                    why: error.to_string(),
+                })?;
+                at += now;
+            }
+        }
+        self.notes.clear();
+        Ok(())
+    }
+
+    /// There is this region.
+    pub(super) fn add(&mut self, region: RegionId, bytes: u64) -> Result<(), OpenError> {
+        let refused = |why: String| OpenError::Memory { region: region.0, bytes, why };
+        if let Some((_, there)) = self.present.get(&region) {
+            return if *there == bytes { Ok(()) } else { Err(refused(format!("it is there with {there} bytes"))) };
+        }
+        let words = match self.asked.get(&region) {
+            Some((words, there)) if *there == bytes => words.clone(),
+            _ => self.memory.region(region, bytes).map_err(refused)?,
+        };
+        if (words.bytes() as u64) < bytes {
+            return Err(refused(format!("the memory that was given has {} bytes", words.bytes())));
+        }
+        self.asked.insert(region, (words.clone(), bytes));
+        self.present.insert(region, (words, bytes));
+        Ok(())
+    }
+
+    /// Applies all entries of a record, or of a manifest's notes.
+    pub(super) fn apply(&mut self, position: u64, mut entries: &[u8]) -> Result<(), OpenError> {
+        let refused = |why: String| OpenError::Record { position, why };
+        while !entries.is_empty() {
+            match take_entry(&mut entries).map_err(|why| refused(why.into()))? {
+                Entry::Words { region, offset, bytes } => {
+                    let there = self.present.get(&region);
+                    let (words, _) = there.ok_or_else(|| refused(format!("there is no {region}")))?;
+                    words.store(u64::from(offset), bytes).map_err(|error| refused(error.to_string()))?;
+                }
+                Entry::Region { region, bytes } => self.add(region, bytes)?,
+                Entry::NoteSet { key, value } => {
+                    self.notes.insert(key.to_vec(), vec![value.to_vec()]);
+                }
+                Entry::NoteAppend { key, value } => {
+                    self.notes.entry(key.to_vec()).or_default().push(value.to_vec());
+                }
+                Entry::NoteRemove { key } => {
+                    self.notes.remove(key);
+                }
+            }
+        }
+        Ok(())
+    }
+}
