@@ -169,6 +169,11 @@ impl Log {
         }
     }
 
+    /// Where the last record ends.
+    pub fn position(&self) -> Position {
+        self.appended
+    }
+
     /// Whether durable writes may be answered now.
     pub fn admission(&self) -> Admission {
         if self.shared.condition() != Condition::Open {
@@ -189,7 +194,9 @@ impl Log {
     pub fn wants_checkpoint(&self) -> bool {
         let state = self.shared.lock();
         let checkpoint = &state.checkpoint;
-        let due = self.shared.options.checkpoint_bytes.max(checkpoint.image_bytes);
+        let wanted = self.shared.options.checkpoint_bytes;
+        // Eight times: whoever wants checkpoints soon gets them, if not after every few changes.
+        let due = wanted.max(checkpoint.image_bytes.min(wanted.saturating_mul(8)));
         !checkpoint.running
             && state.failure.is_none()
             && self.appended.saturating_sub(checkpoint.start) >= due

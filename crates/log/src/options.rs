@@ -18,7 +18,7 @@ pub struct LogOptions {
     /// How long written bytes wait for a sync that nobody asks for. 1 s, as everybody's default.
     pub sync_interval: Duration,
     /// A checkpoint is wanted after so many bytes of log since the last, or as many as the last image
-    /// had, whichever is more: then writing images costs at most as much as writing the log, and
+    /// had (eight times this at most), whichever is more: then writing images costs at most as much as writing the log, and
     /// recovery reads at most about twice the memory. 1 GiB: replayed in about a second.
     pub checkpoint_bytes: u64,
     /// How long bytes for which nobody waits are gathered before they are written. 1 ms: a thousand

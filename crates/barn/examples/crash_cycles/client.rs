@@ -1,6 +1,7 @@
 //! A client: writes one change after another, and looks at what is there.
 
-use crate::number;
+use crate::node::{Cluster, End};
+use crate::{PATIENCE, number};
 use crate::record::{Change, Record, Slot, Tally};
 use barn::{Barn, Durability, Kind, Pointer, Table, TableOptions, Way};
 use barn_fabric::seam::{Random, Seeded};
@@ -104,7 +105,8 @@ impl Client {
         // ORDER: Relaxed: a flag that stands alone.
         while !pause.load(Ordering::Relaxed) {
             self.sequence += 1;
-            let synced = self.random.below(8) == 0;
+            // With several nodes each loses its own suffix: a client's changes together have none.
+            let synced = number("--nodes", 1) > 1 || self.random.below(8) == 0;
             let (slots, done) = self.change(synced);
             let ended = Instant::now();
             self.record.changes.push(Change {
@@ -167,7 +169,24 @@ impl Client {
     }
 
     /// Compares what is there with what this client knows.
-    pub(crate) fn check(&mut self, addresses: &[String], alive: Instant) -> Result<Tally, String> {
+    pub(crate) fn check(&mut self, cluster: &mut Cluster, end: End) -> Result<Tally, String> {
+        // Nodes that lost their leases with the coordinator may still be on their way back.
+        let since = Instant::now();
+        let found = loop {
+            match self.look(&cluster.addresses()) {
+                Err(why) if since.elapsed() < PATIENCE && !why.contains("torn") => {
+                    cluster.revive()?;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                looked => break looked?,
+            }
+        };
+        let window = Duration::from_millis(number("--window-ms", 100));
+        self.record.judge(&found, end, window).map_err(|why| format!("client {}: {why}", self.number))
+    }
+
+    /// What is there.
+    fn look(&self, addresses: &[String]) -> Result<BTreeMap<Slot, u64>, String> {
         let barn = Barn::connect(&addresses[0]).map_err(text)?;
         let mut found = BTreeMap::new();
         let tables = [
@@ -195,7 +214,6 @@ impl Client {
             let object = barn.read(pointer).map_err(|error| format!("the replaced object: {error}"))?;
             found.insert(REPLACED, decode(self.number, REPLACED, &object.into_bytes())?);
         }
-        let window = Duration::from_millis(number("--window-ms", 100));
-        self.record.judge(&found, alive, window).map_err(|why| format!("client {}: {why}", self.number))
+        Ok(found)
     }
 }

@@ -11,13 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Small, so that checkpoints come often.
-const CHECKPOINT_BYTES: u64 = 1 << 20;
+const CHECKPOINT_BYTES: u64 = 64 << 10;
 const SEGMENT_WINDOW_MS: u64 = 100;
 const MEMORY_BYTES: u64 = 48 << 20;
 /// Short, so that a node that was killed is soon back.
 const LEASE: Duration = Duration::from_millis(100);
 /// Out of so many cycles, one ends at a failpoint.
-const FAILPOINT_EVERY: u64 = 3;
+const FAILPOINT_EVERY: u64 = 2;
 
 /// Where a node was killed by itself.
 const FAILPOINTS: [&str; 14] = [
@@ -36,6 +36,15 @@ const FAILPOINTS: [&str; 14] = [
     "recover-after-replay",
     "recover-after-segment",
 ];
+
+/// When a node ended: between these two moments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// It was alive then.
+    pub(crate) alive: Instant,
+    /// It was dead then, and not yet back.
+    pub(crate) dead: Instant,
+}
 
 /// A node's process.
 #[derive(Debug)]
@@ -145,10 +154,27 @@ impl Cluster {
         ends.join(", ")
     }
 
+    /// Brings back a node that has killed itself in the meantime.
+    pub(crate) fn revive(&mut self) -> Result<(), String> {
+        for at in 0..self.seats.len() {
+            let join = (at > 0).then(|| self.first()).flatten();
+            let Seat { place, process } = &mut self.seats[at];
+            if process.is_dead() {
+                let name = process.armed.ok_or("a node ended by itself")?;
+                *self.ends.entry(name).or_default() += 1;
+                *process = NodeProcess::spawn(place, join.as_deref(), None, 1)?;
+                process.await_ready()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Kills a node, or waits a while for one to kill itself, and brings it back, perhaps to be killed
-    /// on its way; when it was still alive for sure.
-    pub(crate) fn kill_and_restart(&mut self, random: &mut Seeded) -> Result<Instant, String> {
-        let at = random.below(self.seats.len() as u64) as usize;
+    /// on its way.
+    pub(crate) fn kill_and_restart(&mut self, random: &mut Seeded) -> Result<End, String> {
+        // One that will kill itself goes first: it must not do so while all is compared.
+        let armed = self.seats.iter().position(|seat| seat.process.armed.is_some());
+        let at = armed.unwrap_or_else(|| random.below(self.seats.len() as u64) as usize);
         let join = (at > 0).then(|| self.first()).flatten();
         let Seat { place, process } = &mut self.seats[at];
         let mut alive = Instant::now();
@@ -174,9 +200,9 @@ impl Cluster {
         loop {
             let armed = (random.below(FAILPOINT_EVERY) == 0)
                 .then(|| FAILPOINTS[random.below(FAILPOINTS.len() as u64) as usize]);
-            *process = NodeProcess::spawn(place, join.as_deref(), armed, 1 + random.below(12))?;
+            *process = NodeProcess::spawn(place, join.as_deref(), armed, 1 + random.below(4))?;
             if process.await_ready()? {
-                return Ok(alive);
+                return Ok(End { alive, dead: since });
             }
             *self.ends.entry(armed.unwrap_or("start")).or_default() += 1;
             if since.elapsed() > PATIENCE {

@@ -1,5 +1,6 @@
 //! What a client was told, and whether what is there agrees with it.
 
+use crate::node::End;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub(crate) struct Record {
 /// What was compared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) kills: u64,
+    kills: u64,
     changes: u64,
     synced: u64,
     logged: u64,
@@ -41,6 +42,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// That of one kill, with nothing compared yet.
+    pub(crate) fn of_kill() -> Self {
+        Self { kills: 1, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         let Self { kills, changes, synced, logged, unknown, lost, oldest_lost } = other;
         self.kills += kills;
@@ -77,22 +83,23 @@ fn apply(state: &mut BTreeMap<Slot, u64>, change: &Change) {
 
 impl Record {
     /// Whether what is there (`found`) can be: the base, then the client's changes up to some point.
-    /// The last one of all may have been made after the restart, behind a gap. The node was alive
-    /// at `alive`; what was acknowledged longer than `window` before that must be there.
+    /// The last one of all may have been made after the restart, behind a gap. What was acknowledged
+    /// longer than `window` before the end must be there.
     pub(crate) fn judge(
         &mut self,
         found: &BTreeMap<Slot, u64>,
-        alive: Instant,
+        end: End,
         window: Duration,
     ) -> Result<Tally, String> {
+        let End { alive, dead } = end;
         let must = |change: &Change| {
-            change.acknowledged.is_some_and(|at| at < alive && (change.synced || at + window < alive))
+            change.acknowledged.is_some_and(|at| at < dead && (change.synced || at + window < alive))
         };
         let least = self.changes.iter().rposition(must).map_or(0, |at| at + 1);
         let mut state = self.base.clone();
         self.changes[..least].iter().for_each(|change| apply(&mut state, change));
         // The last change, if it ended after the restart: by then earlier ones may have been lost.
-        let last = self.changes.last().filter(|change| change.ended > alive).cloned();
+        let last = self.changes.last().filter(|change| change.ended > dead).cloned();
         let mut kept = None;
         for count in least..=self.changes.len() {
             if count > least {
@@ -100,7 +107,7 @@ impl Record {
             }
             let rest = &self.changes[count..];
             // What was acknowledged after the node was back is there.
-            let allowed = rest.iter().all(|change| change.acknowledged.is_none_or(|at| at <= alive));
+            let allowed = rest.iter().all(|change| change.acknowledged.is_none_or(|at| at <= dead));
             if allowed && state == *found {
                 kept = Some(count);
                 break;
@@ -114,7 +121,7 @@ impl Record {
                 }
             }
         }
-        let Some(kept) = kept else { return Err(self.explain(found, &state, least)) };
+        let Some(kept) = kept else { return Err(self.explain(found, dead, least)) };
         let mut tally = Tally { changes: self.changes.len() as u64, ..Tally::default() };
         for (at, change) in self.changes.iter().enumerate() {
             match change.acknowledged {
@@ -122,7 +129,7 @@ impl Record {
                 Some(_) if change.synced => tally.synced += 1,
                 Some(_) => tally.logged += 1,
             }
-            let lost = at >= kept && change.acknowledged.is_some_and(|at| at <= alive);
+            let lost = at >= kept && change.acknowledged.is_some_and(|at| at <= dead);
             if let Some(at) = change.acknowledged.filter(|_| lost) {
                 tally.lost += 1;
                 tally.oldest_lost = tally.oldest_lost.max(alive.saturating_duration_since(at));
@@ -133,15 +140,30 @@ impl Record {
         Ok(tally)
     }
 
-    fn explain(&self, found: &BTreeMap<Slot, u64>, all: &BTreeMap<Slot, u64>, least: usize) -> String {
-        let differ = found.iter().filter(|(slot, sequence)| all.get(slot) != Some(sequence));
-        let differ: Vec<_> = differ.take(5).collect();
-        let missing: Vec<_> = all.iter().filter(|(slot, _)| !found.contains_key(slot)).take(5).collect();
-        let tail: Vec<_> = self.changes.iter().rev().take(5).collect();
+    /// What stands in the way: the prefix that comes nearest, and what it lacks.
+    fn explain(&self, found: &BTreeMap<Slot, u64>, dead: Instant, least: usize) -> String {
+        let mut state = self.base.clone();
+        let differences = |state: &BTreeMap<Slot, u64>| {
+            let differ = found.iter().filter(|(slot, sequence)| state.get(slot) != Some(sequence)).count();
+            differ + state.keys().filter(|slot| !found.contains_key(slot)).count()
+        };
+        let mut nearest = (differences(&state), 0);
+        for (at, change) in self.changes.iter().enumerate() {
+            apply(&mut state, change);
+            nearest = nearest.min((differences(&state), at + 1));
+        }
+        let (differ, kept) = nearest;
+        let ago = |change: &Change| {
+            let ago = change.acknowledged.map(|at| dead.saturating_duration_since(at));
+            let how = if change.synced { "synced" } else { "logged" };
+            format!("{} {how} {ago:?} {:?}", change.sequence, change.slots)
+        };
+        let around: Vec<_> = self.changes.iter().map(ago).collect();
         format!(
-            "what is there is no prefix of the {} changes of which {least} must be there; against all of them, these \
-             differ: {differ:?}, these are missing: {missing:?}; the last changes: {tail:?}",
-            self.changes.len()
+            "of {} changes the first {least} must be there; what is there is nearest to the first {kept}, with {differ} \
+             slots that differ; {:?}",
+            self.changes.len(),
+            &around[kept.min(least).saturating_sub(2)..]
         )
     }
 }

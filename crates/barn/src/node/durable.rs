@@ -78,8 +78,9 @@ impl Durable {
             ..LogOptions::default()
         };
         let taking = Taking::default();
+        let shown = config.progress.as_ref();
         let progress = |progress| {
-            if let Some(show) = &config.progress {
+            if let Some(show) = shown {
                 show.show(progress);
             }
         };
@@ -110,7 +111,7 @@ impl Durable {
     }
 
     /// Figures of the log, for any thread.
-    pub(super) fn stats(&self) -> Option<LogStatsHandle> {
+    pub(super) fn stats(&self) -> Option<Arc<LogStatsHandle>> {
         self.log.as_ref().map(Log::stats_handle)
     }
 
@@ -148,11 +149,14 @@ impl Durable {
     /// Answers once the log has come as far as was asked.
     #[inline]
     pub(super) fn answer(&mut self, reply: Reply<'_>, body: &[u8], position: Option<Position>, asked: Asked) {
-        let Some((log, position)) = self.log.as_mut().zip(position) else { return reply.done(body) };
-        let level = match (asked.durability.unwrap_or(self.usual), asked.together) {
-            (Durability::Synced, _) => Level::Synced,
+        let durability = asked.durability.unwrap_or(self.usual);
+        let Some(log) = &mut self.log else { return reply.done(body) };
+        let level = match (durability, asked.together) {
+            // Also if nothing has changed: what the answer tells of the rest is to be there, too.
+            (Durability::Synced, _) if position.is_some() || asked.durability.is_some() => Level::Synced,
+            _ if position.is_none() => return reply.done(body),
             (_, true) => Level::Written,
-            (Durability::Memory, false) => return reply.done(body),
+            (Durability::Memory | Durability::Synced, false) => return reply.done(body),
             (Durability::Logged, false) => match log.admission() {
                 // The window is used up: from here on nothing is acknowledged that could be lost.
                 Admission::Behind => Level::Written,
@@ -160,6 +164,7 @@ impl Durable {
             },
         };
         let (deferred, body) = (reply.later(), body.to_vec());
+        let position = position.unwrap_or_else(|| log.position());
         log.after(
             position,
             level,

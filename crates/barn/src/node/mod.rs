@@ -16,8 +16,8 @@ pub use service::{NodeView, Rest};
 use crate::connect::environment;
 use crate::error::Error;
 use barn_cluster::{
-    Configuration, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership, MembershipOptions,
-    MembershipState, MemoryStore,
+    AskError, Configuration, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership, MembershipOptions,
+    MembershipState, MemoryStore, RegionPlacement, Request as ClusterRequest,
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
@@ -25,7 +25,8 @@ use barn_fabric::{
     block_on,
 };
 use barn_heap::{Heap, HeapOptions};
-use barn_index::node::{NoteKey, Tables};
+use barn_index::node::Tables;
+use barn_index::node::notes::NoteKey;
 use barn_layout::Durability;
 use barn_log::{LogStatsHandle, Recovered, RecoveryReport};
 use barn_transaction::participant::{Participant, ParticipantOptions};
@@ -59,7 +60,7 @@ pub struct Node {
     /// A directory that was made for its socket.
     directory: Option<PathBuf>,
     /// Figures of its log, if it has one.
-    log: Option<LogStatsHandle>,
+    log: Option<Arc<LogStatsHandle>>,
     /// What it found in its log when it started.
     recovery: Option<RecoveryReport>,
 }
@@ -156,7 +157,8 @@ impl Node {
             log: None,
             recovery: None,
         };
-        started.member = started.await_membership()?;
+        let coordinates = config.join.is_none().then_some((&own_address, &connect_options));
+        started.member = started.await_membership(coordinates)?;
         let mut heap = Heap::new(HeapOptions { budget_bytes: config.memory_bytes.max(1) });
         if durable.is_some() {
             heap.record_changes();
@@ -211,10 +213,19 @@ impl Node {
         Ok(started)
     }
 
-    /// Waits until the node is a member.
-    fn await_membership(&self) -> Result<MemberId, Error> {
+    /// Waits until the node is a member. One that coordinates its cluster reminds itself of the time
+    /// meanwhile: an earlier life of it may hold a lease that has to end first, and a coordinator that
+    /// hears nothing for a while counts all leases anew.
+    fn await_membership(&self, coordinates: Option<(&String, &ConnectOptions)>) -> Result<MemberId, Error> {
         let until = Instant::now() + JOIN_MAX;
+        let itself = coordinates
+            .and_then(|(address, options)| block_on(Connection::connect(address, options.clone())).ok());
         loop {
+            if let Some(itself) = &itself {
+                let remind = ClusterRequest::Get { known_version: u64::MAX };
+                // What it has to say, the membership hears.
+                let _ = block_on(barn_cluster::ask(itself, CLUSTER_METHOD, &remind));
+            }
             match self.membership.state() {
                 MembershipState::Member(member) => return Ok(member),
                 MembershipState::Joining => {}
@@ -268,8 +279,7 @@ impl Node {
         for bytes in config.regions(held) {
             let wanted = RegionOptions { bytes, remote: Rights::READ, huge: true };
             let region = Region::allocate(&wanted).map_err(|error| Error::Node(error.to_string()))?;
-            let placed = block_on(self.membership.add_region(near, region.bytes()))
-                .map_err(|error| failed("the cluster gave no region")(error.to_string()))?;
+            let placed = self.place_region(near, region.bytes())?;
             register(registry, placed.region, &region)?;
             heap.add_region(placed.region, region.words().clone())
                 .map_err(|error| failed("the node's memory")(error.to_string()))?;
@@ -277,6 +287,20 @@ impl Node {
             self.regions.push((placed.region, region));
         }
         Ok(())
+    }
+
+    /// Gets a region's number from the cluster, again if the node's lease has just ended.
+    fn place_region(&self, near: Option<RegionId>, bytes: u64) -> Result<RegionPlacement, Error> {
+        let until = Instant::now() + JOIN_MAX;
+        loop {
+            match block_on(self.membership.add_region(near, bytes)) {
+                Ok(placed) => return Ok(placed),
+                Err(AskError::NotJoined | AskError::Call(_)) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(failed("the cluster gave no region")(error.to_string())),
+            }
+        }
     }
 
     /// Its number in the cluster.
@@ -306,7 +330,7 @@ impl Node {
     }
 
     /// Figures of its log, if it has one.
-    pub fn log(&self) -> Option<&LogStatsHandle> {
+    pub fn log(&self) -> Option<&Arc<LogStatsHandle>> {
         self.log.as_ref()
     }
 

@@ -204,7 +204,10 @@ impl NodeService {
         let position = harvest(participant, durable);
         match (handled, durable) {
             (Ok(handled), Some(durable)) => {
-                let asked = Asked { durability: Some(handled.durability), together: false };
+                // Of requests that only look, nobody waits for the disk.
+                let looks = table_wire::Method::from_bits(request.method) != Some(table_wire::Method::Update);
+                let durability = if looks { Durability::Memory } else { handled.durability };
+                let asked = Asked { durability: Some(durability), together: false };
                 durable.answer(reply, answer, position, asked);
             }
             (Ok(_), None) => reply.done(answer),
