@@ -164,7 +164,7 @@ impl World {
     fn step(&mut self, random: &mut Seeded, keys: u64) {
         let number = random.below(keys);
         let mut key = format!("key {number}").into_bytes();
-        if number % 40 == 0 {
+        if number.is_multiple_of(40) {
             key.resize(200 + number as usize % 300, b'k');
         }
         match random.below(100) {
