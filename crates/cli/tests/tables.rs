@@ -74,6 +74,22 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_table_says_how_durable_it_is() {
+    let node = Node::start();
+    node.barn(&["table", "create", "usual"]).ends_with(0);
+    node.barn(&["table", "create", "scratch", "--durability", "memory"]).ends_with(0);
+    assert_eq!(node.json(&["table", "stat", "usual"])["durability"], json!(null));
+    assert_eq!(node.json(&["table", "stat", "scratch"])["durability"], "memory");
+    let listed = node.barn(&["table", "list"]).out();
+    assert!(listed.contains("durability") && listed.contains("hopscotch  memory"), "{listed}");
+    let cache = ["table", "create", "odd", "--kind", "cache", "--durability", "synced"];
+    node.barn(&cache).ends_with(2).says("kept in memory only");
+    node.barn(&["table", "create", "odd", "--durability", "disk"])
+        .ends_with(2)
+        .says("memory, logged or synced");
+}
+
+#[test]
 fn the_figures_of_a_table_add_up() {
     let node = Node::start();
     for kind in ["hopscotch", "cuckoo", "cache"] {

@@ -209,7 +209,7 @@ fn a_write_is_recorded_as_the_words_that_differ() {
             let first = (0..bytes.div_ceil(8)).find(differ);
             let last = (0..bytes.div_ceil(8)).rfind(differ);
             // A last word that is not whole always counts.
-            let part = (!bytes.is_multiple_of(8)).then(|| bytes / 8);
+            let part = (!bytes.is_multiple_of(8)).then_some(bytes / 8);
             let want = match (first.or(part), last.max(part)) {
                 (Some(first), Some(last)) => Some((first * 8, (last + 1 - first) * 8)),
                 _ => None,

@@ -38,7 +38,7 @@ fn what_transactions_have_put_is_there_and_counted_after_a_restart() {
     let mut values = vec![world.owner.remember(&world.heap)];
     let mut replica = Replica::default();
     let mut put = 0;
-    for number in 0..3000u32 {
+    for number in 0..8000u32 {
         let value = vec![number as u8; [20, 200][number as usize % 2]];
         let touched = world.put_within(&number.to_le_bytes(), &value);
         put += u64::from(touched.is_some());
@@ -60,6 +60,6 @@ fn what_transactions_have_put_is_there_and_counted_after_a_restart() {
     let stats = world.owner.stats();
     let tables = world.heap.usage().purposes[Purpose::Tables as usize];
     assert_eq!((stats.keys, stats.memory_bytes), (put, tables.slot_bytes + tables.reserved_bytes));
-    let there = (0..3000u32).filter(|number| world.get(&number.to_le_bytes()).is_some()).count();
+    let there = (0..8000u32).filter(|number| world.get(&number.to_le_bytes()).is_some()).count();
     assert_eq!(there as u64, put);
 }

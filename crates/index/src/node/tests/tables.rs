@@ -159,7 +159,7 @@ fn notes_that_do_not_belong_to_the_table_are_refused() {
     let configured = configuration(7, &[(1, &hopscotch)]);
     let mut node = Node::new();
     node.put(&configured, 1, b"key", b"value");
-    let other = TableOptions { seed: 6, ..hopscotch.clone() };
+    let other = TableOptions { seed: 6, ..hopscotch };
     let refused = node.restart(&configuration(7, &[(1, &other)])).unwrap_err();
     assert!(refused.starts_with("shard 0 of table 1: ") && refused.contains("other options"), "{refused}");
     let key = NoteKey::new(1, 0);
