@@ -180,8 +180,8 @@ impl Log {
         let options = &self.shared.options;
         let oldest = self.shared.oldest().min(self.born);
         let waiting = self.appended.saturating_sub(self.shared.written());
-        let aged = oldest != NONE
-            && self.shared.now().saturating_sub(oldest) > options.window.as_nanos() as u64;
+        let aged =
+            oldest != NONE && self.shared.now().saturating_sub(oldest) > options.window.as_nanos() as u64;
         if aged || waiting > options.window_bytes { Admission::Behind } else { Admission::Open }
     }
 
@@ -275,7 +275,9 @@ impl Log {
             let _ = checkpoint.join();
         }
         match self.writer.take() {
-            Some(writer) => writer.join().unwrap_or_else(|_| Err(self.shared.failure().unwrap_or(LogError::Stopped))),
+            Some(writer) => {
+                writer.join().unwrap_or_else(|_| Err(self.shared.failure().unwrap_or(LogError::Stopped)))
+            }
             None => Ok(()),
         }
     }

@@ -84,8 +84,7 @@ impl Record {
     /// Puts the record behind what is in `into`.
     #[inline]
     pub(crate) fn append_to(&self, into: &mut Vec<u8>) {
-        let header =
-            LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
+        let header = LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
         into.extend_from_slice(header.as_bytes());
         into.extend_from_slice(&self.entries);
     }

@@ -157,7 +157,8 @@ impl World {
     /// Changes memory and notes, and appends a record of it.
     pub(super) fn change(&mut self) -> Position {
         let mut record = Record::default();
-        if self.memory.is_empty() || (self.memory.len() < REGIONS_MAX as usize && self.random.chance(50_000)) {
+        if self.memory.is_empty() || (self.memory.len() < REGIONS_MAX as usize && self.random.chance(50_000))
+        {
             let region = RegionId(1 + self.memory.len() as u32);
             record.region(region, REGION_BYTES as u64);
             self.memory.insert(region, Words::private(REGION_BYTES));
@@ -278,10 +279,14 @@ impl World {
 
     /// Whatever is recovered from this disk is the memory at the end of a record at or after `floor`.
     pub(super) fn check(&self, disk: &SimulatedDisk, floor: Position, story: &str) -> Position {
-        let (_log, _writer, recovered, kept, _) = open_by_hand(disk, Arc::default(), false)
-            .unwrap_or_else(|error| panic!("{story}: {error}"));
+        let (_log, _writer, recovered, kept, _) =
+            open_by_hand(disk, Arc::default(), false).unwrap_or_else(|error| panic!("{story}: {error}"));
         let position = recovered.report.position;
-        assert!(position >= floor, "{story}: recovered {position}, answered for {floor}: {}", recovered.report);
+        assert!(
+            position >= floor,
+            "{story}: recovered {position}, answered for {floor}: {}",
+            recovered.report
+        );
         let expected = self.history.get(&position);
         let expected = expected.unwrap_or_else(|| panic!("{story}: no record ends at {position}"));
         assert!(*expected == kept, "{story}: the memory at {position} differs: {}", recovered.report);
