@@ -79,7 +79,7 @@ fn count(directory: &Path) {
         }
         let position = log.append(&record);
         if log.wants_checkpoint() {
-            let all = |_: RegionId, words: &Words| vec![0..words.bytes() as u64];
+            let all = |_: RegionId, words: &Words| std::iter::once(0..words.bytes() as u64).collect();
             log.begin_checkpoint(&Record::default(), vec![(RegionId(1), words.clone())], Box::new(all));
         }
         let said = Box::new(move |result: Result<(), _>| {

@@ -97,12 +97,15 @@ pub(super) struct World {
     pub(super) random: Seeded,
 }
 
+/// A log that was opened by hand, what was recovered as the model has it, and its memory.
+type Opened = (Log, Writer, Recovered, Kept, BTreeMap<RegionId, Words>);
+
 /// Opens a log by hand; gives what was recovered as the model has it.
 pub(super) fn open_by_hand(
     disk: &SimulatedDisk,
     clock: Arc<ManualClock>,
     accept_loss: bool,
-) -> Result<(Log, Writer, Recovered, Kept, BTreeMap<RegionId, Words>), OpenError> {
+) -> Result<Opened, OpenError> {
     let memory = HeapMemory::default();
     let (log, writer, recovered) =
         open_parts(Arc::new(disk.clone()), small(), clock, &memory, &|_| {}, accept_loss)?;

@@ -45,7 +45,7 @@ fn a_copy_of_memory_that_changes_all_the_time_is_whole_after_replay() {
             if !log.stats().checkpoint_running {
                 let mut notes = Record::default();
                 notes.note_set(b"value", &value.to_le_bytes());
-                let all = |_: RegionId, words: &Words| vec![0..words.bytes() as u64];
+                let all = |_: RegionId, words: &Words| std::iter::once(0..words.bytes() as u64).collect();
                 log.begin_checkpoint(&notes, vec![(RegionId(1), words.clone())], Box::new(all));
             }
             if log.stats().checkpoints == 1 && image.is_none() {
