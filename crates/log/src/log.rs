@@ -187,13 +187,12 @@ impl Log {
 
     /// Whether enough log has gathered since the last checkpoint for another.
     pub fn wants_checkpoint(&self) -> bool {
+        if self.appended < self.shared.checkpoint_due() {
+            return false;
+        }
         let state = self.shared.lock();
         let checkpoint = &state.checkpoint;
-        let due = self.shared.options.checkpoint_bytes.max(checkpoint.image_bytes);
-        !checkpoint.running
-            && state.failure.is_none()
-            && self.appended.saturating_sub(checkpoint.start) >= due
-            && self.shared.now() >= checkpoint.retry_ns
+        !checkpoint.running && state.failure.is_none() && self.shared.now() >= checkpoint.retry_ns
     }
 
     /// Begins a checkpoint of these regions; nothing if one is under way. `notes` are all notes as of
