@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use crate::run::{Job, works};
 use crate::{
-    Outcome, Stage, crash, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate, tidy,
-    tools,
+    Outcome, Stage, crash, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate,
+    tidy, tools,
 };
 
 /// A stage's name, what it demands, and what runs it.

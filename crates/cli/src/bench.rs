@@ -6,9 +6,9 @@
 pub mod fabric;
 pub mod figures;
 pub mod get;
-pub mod put;
 pub(crate) mod node;
 pub(crate) mod peer;
+pub mod put;
 pub mod selector;
 pub(crate) mod timing;
 pub(crate) mod turn;

@@ -86,8 +86,8 @@ shared_struct! {
         0 => pub magic: U64,
         /// The log's random number.
         8 => pub log: U64,
-        /// The number of the segment that it was written into: what a recycled file held is not of it.
-        16 => pub segment: U64,
+        /// The key of the segment that it was written into: what the file held before has another.
+        16 => pub key: U64,
         /// Where its first record begins, in bytes of records since the log began.
         24 => pub position: U64,
         /// Everything before this position was durable before this frame was written.
@@ -127,8 +127,8 @@ shared_struct! {
         40 => pub format: U32,
         /// [`LOG_UNIT_BYTES`] of its writer.
         44 => pub unit_bytes: U32,
-        /// Zero.
-        48 => pub reserved: U64,
+        /// Drawn at random for this use of the file; its frames have it, too.
+        48 => pub key: U64,
         /// Over all before it.
         56 => pub checksum: U64,
     }

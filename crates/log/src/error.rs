@@ -162,7 +162,10 @@ impl fmt::Display for OpenError {
                 "no memory for region {region} of {bytes} bytes: {why}; give the node more memory and start it again"
             ),
             Self::Thread(cause) => {
-                write!(f, "a thread could not be started: {cause}; raise the limit on processes and start again")
+                write!(
+                    f,
+                    "a thread could not be started: {cause}; raise the limit on processes and start again"
+                )
             }
         }
     }

@@ -56,7 +56,8 @@ pub(crate) fn failpoint(name: &'static str) {
     let armed = ARMED.get_or_init(|| parse(&std::env::var("BARN_FAILPOINT").unwrap_or_default()));
     for armed in armed.iter().filter(|armed| armed.name == name) {
         // ORDER: Relaxed: a count that orders nothing.
-        let passed = armed.passes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let passed =
+            armed.passes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if passed.is_err() {
             let _ = kill_process(getpid(), armed.signal);
         }
@@ -70,8 +71,10 @@ mod tests {
     #[test]
     fn places_are_read_from_text() {
         let armed = parse("write-after=kill, clean-before=stop@3,nonsense,x=y,z=kill@0");
-        let all: Vec<_> =
-            armed.iter().map(|armed| (armed.name.as_str(), armed.signal, armed.passes.load(Ordering::Relaxed))).collect();
+        let all: Vec<_> = armed
+            .iter()
+            .map(|armed| (armed.name.as_str(), armed.signal, armed.passes.load(Ordering::Relaxed)))
+            .collect();
         assert_eq!(all, [("write-after", Signal::KILL, 0), ("clean-before", Signal::STOP, 2)]);
         // Not armed: nothing happens.
         failpoint("write-after");

@@ -2,7 +2,7 @@
 //!
 //! What always holds: a frame that passes is of this log, this segment and the position that was
 //! asked for, and is whole (Pilaf section 3.1: what is read without a lock proves itself). A frame
-//! that a recycled file still holds is of another segment.
+//! that a recycled file still holds has another key.
 
 use barn_layout::log::{FRAME_MAGIC, LOG_UNIT_BYTES, LogFrame};
 use barn_layout::planted;
@@ -50,7 +50,7 @@ impl Buffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) log: u64,
-    pub(crate) segment: u64,
+    pub(crate) key: u64,
     pub(crate) position: u64,
     pub(crate) synced: u64,
     pub(crate) records: u32,
@@ -67,7 +67,7 @@ pub(crate) fn seal<'a>(buffer: &'a mut Buffer, head: Head, records: &[u8]) -> &'
     let mut header = LogFrame {
         magic: U64::new(FRAME_MAGIC),
         log: U64::new(head.log),
-        segment: U64::new(head.segment),
+        key: U64::new(head.key),
         position: U64::new(head.position),
         synced: U64::new(head.synced),
         bytes: U32::new(records.len() as u32),
@@ -93,13 +93,13 @@ pub(crate) enum Found {
 
 /// Judges what stands at the front of `bytes`, which are all that the file has from there on if
 /// `all`. Of a frame of another position only the caller knows what it means.
-pub(crate) fn look(bytes: &[u8], all: bool, log: u64, segment: u64) -> Found {
+pub(crate) fn look(bytes: &[u8], all: bool, log: u64, key: u64) -> Found {
     let Ok((header, rest)) = LogFrame::read_from_prefix(bytes) else {
         return if all { Found::None } else { Found::Partial(LOG_UNIT_BYTES as u64) };
     };
     let ours = header.magic.get() == FRAME_MAGIC
         && header.log.get() == log
-        && (header.segment.get() == segment || planted("log_recycled_frames_pass"));
+        && (header.key.get() == key || planted("log_recycled_frames_pass"));
     if !ours {
         return Found::None;
     }
@@ -114,7 +114,7 @@ pub(crate) fn look(bytes: &[u8], all: bool, log: u64, segment: u64) -> Found {
     }
     let head = Head {
         log,
-        segment,
+        key,
         position: header.position.get(),
         synced: header.synced.get(),
         records: header.records.get(),
@@ -127,7 +127,7 @@ pub(crate) fn look(bytes: &[u8], all: bool, log: u64, segment: u64) -> Found {
 mod tests {
     use super::*;
 
-    const HEAD: Head = Head { log: 7, segment: 3, position: 64, synced: 8, records: 1, flags: 0 };
+    const HEAD: Head = Head { log: 7, key: 3, position: 64, synced: 8, records: 1, flags: 0 };
 
     #[test]
     fn a_frame_passes_only_whole_and_where_it_belongs() {

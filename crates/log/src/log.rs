@@ -185,22 +185,19 @@ impl Log {
         let options = &self.shared.options;
         let oldest = self.shared.oldest().min(self.born);
         let waiting = self.appended.saturating_sub(self.shared.written());
-        let aged = oldest != NONE
-            && self.shared.now().saturating_sub(oldest) > options.window.as_nanos() as u64;
+        let aged =
+            oldest != NONE && self.shared.now().saturating_sub(oldest) > options.window.as_nanos() as u64;
         if aged || waiting > options.window_bytes { Admission::Behind } else { Admission::Open }
     }
 
     /// Whether enough log has gathered since the last checkpoint for another.
     pub fn wants_checkpoint(&self) -> bool {
+        if self.appended < self.shared.checkpoint_due() {
+            return false;
+        }
         let state = self.shared.lock();
         let checkpoint = &state.checkpoint;
-        let wanted = self.shared.options.checkpoint_bytes;
-        // Eight times: whoever wants checkpoints soon gets them, if not after every few changes.
-        let due = wanted.max(checkpoint.image_bytes.min(wanted.saturating_mul(8)));
-        !checkpoint.running
-            && state.failure.is_none()
-            && self.appended.saturating_sub(checkpoint.start) >= due
-            && self.shared.now() >= checkpoint.retry_ns
+        !checkpoint.running && state.failure.is_none() && self.shared.now() >= checkpoint.retry_ns
     }
 
     /// Begins a checkpoint of these regions; nothing if one is under way. `notes` are all notes as of
@@ -282,7 +279,9 @@ impl Log {
             let _ = checkpoint.join();
         }
         match self.writer.take() {
-            Some(writer) => writer.join().unwrap_or_else(|_| Err(self.shared.failure().unwrap_or(LogError::Stopped))),
+            Some(writer) => {
+                writer.join().unwrap_or_else(|_| Err(self.shared.failure().unwrap_or(LogError::Stopped)))
+            }
             None => Ok(()),
         }
     }

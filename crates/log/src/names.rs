@@ -58,9 +58,9 @@ pub(crate) fn parse(name: &str) -> Name {
     if name == SEGMENT_NEW || name == MANIFEST_NEW {
         return Name::Unfinished;
     }
-    let kinds: [(&str, fn(u64) -> Name); 4] =
-        [(SEGMENT, Name::Segment), (SPARE, Name::Spare), (IMAGE, Name::Image), (MANIFEST, Name::Manifest)];
-    kinds.into_iter().find_map(|(prefix, kind)| number(prefix).map(kind)).unwrap_or(Name::Other)
+    let segment = number(SEGMENT).map(Name::Segment).or_else(|| number(SPARE).map(Name::Spare));
+    let checkpoint = || number(IMAGE).map(Name::Image).or_else(|| number(MANIFEST).map(Name::Manifest));
+    segment.or_else(checkpoint).unwrap_or(Name::Other)
 }
 
 #[cfg(test)]

@@ -40,6 +40,14 @@ pub struct LogOptions {
     pub recovery_threads: usize,
 }
 
+impl LogOptions {
+    /// Bytes of log after which a checkpoint is wanted, if the last image was so long. At most eight
+    /// times what was set: whoever wants checkpoints soon gets them, if not after every few changes.
+    pub(crate) fn checkpoint_after(&self, image_bytes: u64) -> u64 {
+        self.checkpoint_bytes.max(image_bytes.min(self.checkpoint_bytes.saturating_mul(8)))
+    }
+}
+
 impl Default for LogOptions {
     fn default() -> Self {
         Self {

@@ -8,9 +8,10 @@ use barn_layout::limits::WORD_BYTES;
 use barn_layout::log::{EntryKind, LogEntry, LogRecord};
 use zerocopy::FromBytes;
 
-/// One entry of a record.
+/// One entry of a record: see the functions of [`crate::Record`] that make them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry<'a> {
+#[allow(missing_docs, reason = "the fields are what those functions take")]
+pub enum Entry<'a> {
     Words { region: RegionId, offset: u32, bytes: &'a [u8] },
     Region { region: RegionId, bytes: u64 },
     NoteSet { key: &'a [u8], value: &'a [u8] },

@@ -3,6 +3,7 @@
 //! What always holds: the bytes are whole entries, each a whole number of words; appending a record
 //! copies them as they are.
 
+use crate::parse::{Entry, take_entry};
 use barn_layout::RegionId;
 use barn_layout::limits::WORD_BYTES;
 use barn_layout::log::{EntryKind, LogEntry, LogRecord};
@@ -26,6 +27,13 @@ impl Record {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.count = 0;
+    }
+
+    /// What is in it: for whoever applies records without a log between.
+    pub fn each(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut rest = &self.entries[..];
+        // They were put together here, so they come apart.
+        std::iter::from_fn(move || (!rest.is_empty()).then(|| take_entry(&mut rest).ok()).flatten())
     }
 
     /// How many bytes of log it takes.
@@ -84,8 +92,7 @@ impl Record {
     /// Puts the record behind what is in `into`.
     #[inline]
     pub(crate) fn append_to(&self, into: &mut Vec<u8>) {
-        let header =
-            LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
+        let header = LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
         into.extend_from_slice(header.as_bytes());
         into.extend_from_slice(&self.entries);
     }

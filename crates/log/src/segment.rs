@@ -8,7 +8,7 @@
 use crate::failpoint::failpoint;
 use crate::frame::{Buffer, checksum};
 use crate::names;
-use barn_fabric::seam::{Disk, DiskFile};
+use barn_fabric::seam::{Disk, DiskFile, system_random};
 use barn_layout::log::{LOG_FORMAT, LOG_UNIT_BYTES, LogSegment, SEGMENT_MAGIC};
 use std::io;
 use zerocopy::little_endian::{U32, U64};
@@ -25,8 +25,7 @@ pub(crate) const FRAMES_START: u64 = LOG_UNIT_BYTES as u64;
 pub(crate) struct Segment {
     pub(crate) file: Box<dyn DiskFile>,
     pub(crate) name: String,
-    pub(crate) number: u64,
-    pub(crate) bytes: u64,
+    pub(crate) info: SegmentInfo,
     /// Where the next frame goes.
     pub(crate) at: u64,
 }
@@ -39,6 +38,8 @@ pub(crate) struct SegmentInfo {
     pub(crate) start: u64,
     /// How long the file is.
     pub(crate) bytes: u64,
+    /// Tells its frames from those that the file held before; drawn when the segment is made.
+    pub(crate) key: u64,
 }
 
 /// Why a segment could not be made.
@@ -61,7 +62,7 @@ fn header(log: u64, info: SegmentInfo) -> LogSegment {
         bytes: U64::new(info.bytes),
         format: U32::new(LOG_FORMAT),
         unit_bytes: U32::new(LOG_UNIT_BYTES as u32),
-        reserved: U64::new(0),
+        key: U64::new(info.key),
         checksum: U64::new(0),
     };
     header.checksum = U64::new(checksum(&header.as_bytes()[..COVERED_BYTES], &[]));
@@ -95,16 +96,17 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<(u64, SegmentInfo), HeaderErr
         number: header.number.get(),
         start: header.start.get(),
         bytes: header.bytes.get(),
+        key: header.key.get(),
     };
     Ok((header.log.get(), info))
 }
 
-/// Makes a segment, out of a spare file if one is given; durable when it returns.
+/// Makes a segment, out of a spare file if one is given; durable when it returns. The key is drawn here.
 pub(crate) fn make(
     disk: &dyn Disk,
     buffer: &mut Buffer,
     log: u64,
-    info: SegmentInfo,
+    mut info: SegmentInfo,
     spare: Option<&str>,
 ) -> Result<Segment, MakeError> {
     let failed = |step: &'static str, file: &str, may_retry: bool| {
@@ -114,6 +116,10 @@ pub(crate) fn make(
             MakeError { step, file, cause, no_space }
         }
     };
+    let mut key = [0; 8];
+    let drawn = system_random(&mut key).map_err(io::Error::from);
+    drawn.map_err(failed("drawing a key for", names::SEGMENT_NEW, false))?;
+    info.key = u64::from_le_bytes(key);
     let reused = spare.and_then(|spare| {
         let file = disk.open_log(spare).ok()?;
         (file.len().ok()? == info.bytes).then(|| (file, spare.to_string()))
@@ -141,7 +147,7 @@ pub(crate) fn make(
     disk.rename(&temporary, &name).map_err(failed("renaming", &temporary, true))?;
     disk.sync_names().map_err(failed("syncing the directory of", &name, false))?;
     failpoint("rotate-after-name");
-    Ok(Segment { file, name, number: info.number, bytes: info.bytes, at: FRAMES_START })
+    Ok(Segment { file, name, info, at: FRAMES_START })
 }
 
 #[cfg(test)]
@@ -152,12 +158,12 @@ mod tests {
     #[test]
     fn a_segment_is_what_its_header_says() {
         let disk = SimulatedDisk::new(1);
-        let info = SegmentInfo { number: 4, start: 99, bytes: 64 << 10 };
+        let info = SegmentInfo { number: 4, start: 99, bytes: 64 << 10, key: 0 };
         let made = make(&disk, &mut Buffer::default(), 7, info, None).unwrap();
         assert_eq!((made.at, made.name.as_str()), (FRAMES_START, "log-0000000000000004"));
         let mut bytes = vec![0; LogSegment::BYTES];
         disk.open(&made.name).unwrap().read_at(0, &mut bytes).unwrap();
-        assert_eq!(parse_header(&bytes), Ok((7, info)));
+        assert_eq!(parse_header(&bytes), Ok((7, made.info)));
         for at in 0..bytes.len() {
             bytes[at] ^= 1;
             assert!(parse_header(&bytes).is_err(), "byte {at}");
@@ -170,7 +176,7 @@ mod tests {
     fn a_full_disk_is_told_from_a_broken_one() {
         let disk = SimulatedDisk::new(1);
         disk.set_capacity(1000);
-        let info = SegmentInfo { number: 1, start: 0, bytes: 64 << 10 };
+        let info = SegmentInfo { number: 1, start: 0, bytes: 64 << 10, key: 0 };
         let error = make(&disk, &mut Buffer::default(), 7, info, None).err().unwrap();
         assert!(error.no_space);
         disk.set_capacity(usize::MAX);

@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     condition: AtomicU8,
     /// The checkpoint has copied everything and asks the owner where that was.
     copied: AtomicBool,
+    /// The position from which on a checkpoint is wanted.
+    checkpoint_due: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) options: LogOptions,
     clock: Arc<dyn Clock>,
@@ -120,7 +122,9 @@ impl Shared {
         spares: Vec<String>,
         checkpoint: Checkpointing,
     ) -> Self {
+        let due = checkpoint.start + options.checkpoint_after(checkpoint.image_bytes);
         Self {
+            checkpoint_due: AtomicU64::new(due),
             state: Mutex::new(State {
                 pending: Vec::new(),
                 pending_start: position,
@@ -210,6 +214,23 @@ impl Shared {
     pub(crate) fn set_copied(&self, copied: bool) {
         // SYNC: pairs with `copied`.
         self.copied.store(copied, Ordering::Release);
+    }
+
+    pub(crate) fn checkpoint_due(&self) -> Position {
+        // ORDER: Relaxed: a hint to begin; what is begun is decided under the lock.
+        self.checkpoint_due.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint that began at `start` is there.
+    pub(crate) fn checkpoint_done(&self, start: Position, image_bytes: u64) {
+        let mut state = self.lock();
+        state.checkpoint.start = start;
+        state.checkpoint.image_bytes = image_bytes;
+        state.checkpoint.failure = None;
+        state.checkpoint.retry_ns = 0;
+        let due = start + self.options.checkpoint_after(image_bytes);
+        // ORDER: Relaxed, as in `checkpoint_due`.
+        self.checkpoint_due.store(due, Ordering::Relaxed);
     }
 
     /// Stops the log for good; only the first reason counts.

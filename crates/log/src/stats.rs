@@ -109,7 +109,11 @@ impl LogStatsHandle {
             written,
             synced: shared.synced(),
             lag_bytes: appended.saturating_sub(written),
-            lag: if oldest == NONE { Duration::ZERO } else { Duration::from_nanos(now.saturating_sub(oldest)) },
+            lag: if oldest == NONE {
+                Duration::ZERO
+            } else {
+                Duration::from_nanos(now.saturating_sub(oldest))
+            },
             writes: Counters::get(&counters.writes),
             syncs: Counters::get(&counters.syncs),
             bytes: Counters::get(&counters.bytes),

@@ -204,14 +204,15 @@ impl Writer {
         }
         let options = &self.shared.options;
         let rest = &self.batch[self.batch_at..];
-        let up_to = self.rotate_at.map_or(rest.len(), |at| (at - self.position).min(rest.len() as u64) as usize);
+        let up_to =
+            self.rotate_at.map_or(rest.len(), |at| (at - self.position).min(rest.len() as u64) as usize);
         let (bytes, records) = whole_records(&rest[..up_to], options.frame_bytes_max);
         if bytes == 0 {
             let cause = std::io::Error::other("a record of 4 GiB or more");
             return Err(LogError::failed("framing records for", &self.segment.name)(cause));
         }
         let needed = frame_bytes(bytes);
-        if self.segment.at + needed + RESERVED_BYTES > self.segment.bytes && !self.rotate(needed)? {
+        if self.segment.at + needed + RESERVED_BYTES > self.segment.info.bytes && !self.rotate(needed)? {
             self.retry_at = Some(now + self.shared.options.space_retry.as_nanos() as u64);
             return Ok(false);
         }
@@ -233,11 +234,16 @@ impl Writer {
     }
 
     /// Writes a frame at the end of the segment.
-    fn write_frame(&mut self, range: std::ops::Range<usize>, records: u32, flags: u32) -> Result<(), LogError> {
+    fn write_frame(
+        &mut self,
+        range: std::ops::Range<usize>,
+        records: u32,
+        flags: u32,
+    ) -> Result<(), LogError> {
         failpoint("write-before");
         let head = Head {
             log: self.log,
-            segment: self.segment.number,
+            key: self.segment.info.key,
             position: self.position,
             synced: self.shared.synced(),
             records,
@@ -310,7 +316,7 @@ impl Writer {
             self.answer_synced();
         }
         let bytes = self.shared.options.segment_bytes.max(FRAMES_START + needed + RESERVED_BYTES);
-        let info = SegmentInfo { number: self.segment.number + 1, start: self.position, bytes };
+        let info = SegmentInfo { number: self.segment.info.number + 1, start: self.position, bytes, key: 0 };
         let spare = self.shared.lock().spares.last().cloned();
         let made = match make(&*self.disk, &mut self.buffer, self.log, info, spare.as_deref()) {
             Ok(made) => made,
@@ -330,7 +336,7 @@ impl Writer {
         self.segment = made;
         self.ahead_failed = false;
         let mut state = self.shared.lock();
-        state.segments.push_back(info);
+        state.segments.push_back(self.segment.info);
         if let Some(spare) = spare {
             // A spare file of another length was not used, and is of no use to anybody.
             if bytes != self.shared.options.segment_bytes {
@@ -345,13 +351,13 @@ impl Writer {
 
     /// Reserves room for the next segment while the present one is half empty.
     fn make_ahead(&mut self) {
-        if self.ahead_failed || self.segment.at < self.segment.bytes / 2 {
+        if self.ahead_failed || self.segment.at < self.segment.info.bytes / 2 {
             return;
         }
         if !self.shared.lock().spares.is_empty() {
             return;
         }
-        let name = names::spare(self.segment.number + 1);
+        let name = names::spare(self.segment.info.number + 1);
         match self.disk.create_log(&name, self.shared.options.segment_bytes) {
             Ok(_) => self.shared.lock().spares.push(name),
             // It is tried again, and complained about, when it is needed.
@@ -414,7 +420,8 @@ impl Writer {
         let options = &shared.options;
         let gather = (!state.pending.is_empty())
             .then(|| state.pending_born.saturating_add(options.gather.as_nanos() as u64));
-        let sync = self.unsynced_since.map(|since| since.saturating_add(options.sync_interval.as_nanos() as u64));
+        let sync =
+            self.unsynced_since.map(|since| since.saturating_add(options.sync_interval.as_nanos() as u64));
         match gather.into_iter().chain(sync).min() {
             Some(time) => {
                 state.resting = Resting::Nap;

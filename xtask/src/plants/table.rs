@@ -105,6 +105,11 @@ const fn loom_activity() -> Gate {
     Gate { package: "barn-transaction", target: Target::Lib, filter: "loom", loom: true }
 }
 
+/// A gate of the log's worlds: stories on a simulated disk, and what comes back after them.
+const fn log(filter: &'static str) -> Gate {
+    Gate { package: "barn-log", target: Target::Lib, filter, loom: false }
+}
+
 const ONE_ORDER: &str = "every_history_has_one_order";
 const CONFLICTING: &str = "conflicting_commits_have_one_order";
 const ONE_ORDER_EACH: &str = "every_key_has_one_order";
@@ -238,6 +243,37 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "floor_forgotten",
         gate: unit("barn-heap", "reuse"),
         fails: "a_block_divided_anew_counts_on",
+    },
+    // The log: what is answered for, what is replayed, and what is removed when.
+    Plant {
+        name: "log_torn_frame_accepted",
+        gate: log("tests::model::crashes_at_any_moment"),
+        fails: "crashes_at_any_moment",
+    },
+    Plant {
+        name: "log_sync_skipped",
+        gate: log("tests::model::a_process_killed_at_any_call"),
+        fails: "a_process_killed_at_any_call",
+    },
+    Plant {
+        name: "log_manifest_before_end",
+        gate: log("tests::model::crashes_at_any_moment"),
+        fails: "crashes_at_any_moment",
+    },
+    Plant {
+        name: "log_volatile_tail_replayed",
+        gate: log("tests::rot::a_frame_that_an_old_file"),
+        fails: "a_frame_that_an_old_file_still_holds_is_not_taken_for_a_new_one",
+    },
+    Plant {
+        name: "log_cleaned_too_early",
+        gate: log("tests::model::a_process_killed_at_any_call"),
+        fails: "a_process_killed_at_any_call",
+    },
+    Plant {
+        name: "log_recycled_frames_pass",
+        gate: log("tests::rot::whatever_rots"),
+        fails: "whatever_rots_is_noticed_or_harmless_and_never_misread",
     },
     // The simulated transport itself: what its scenarios must notice.
     Plant {

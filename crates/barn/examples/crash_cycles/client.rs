@@ -1,8 +1,8 @@
 //! A client: writes one change after another, and looks at what is there.
 
 use crate::node::{Cluster, End};
-use crate::{PATIENCE, number};
 use crate::record::{Change, Record, Slot, Tally};
+use crate::{PATIENCE, number};
 use barn::{Barn, Durability, Kind, Pointer, Table, TableOptions, Way};
 use barn_fabric::seam::{Random, Seeded};
 use std::collections::BTreeMap;
@@ -70,7 +70,11 @@ fn pointer_bytes(pointer: Pointer) -> [u8; 16] {
 fn pointer_of(bytes: &[u8]) -> Option<Pointer> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let address = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
-    Some(Pointer { address: barn_layout::Address::from_bits(address), bytes: word(8)?, incarnation: word(12)? })
+    Some(Pointer {
+        address: barn_layout::Address::from_bits(address),
+        bytes: word(8)?,
+        incarnation: word(12)?,
+    })
 }
 
 impl Client {

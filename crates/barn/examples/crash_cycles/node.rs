@@ -77,7 +77,12 @@ impl NodeProcess {
         Ok(())
     }
 
-    fn spawn(place: &Path, join: Option<&str>, armed: Option<&'static str>, time: u64) -> Result<Self, String> {
+    fn spawn(
+        place: &Path,
+        join: Option<&str>,
+        armed: Option<&'static str>,
+        time: u64,
+    ) -> Result<Self, String> {
         let exe = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(exe);
         command.arg("--serve").arg(place);
@@ -191,7 +196,11 @@ impl Cluster {
             (true, None) => return Err("the node ended by itself".into()),
             (false, _) => {
                 alive = Instant::now();
-                process.child.kill().and_then(|()| process.child.wait()).map_err(|error| error.to_string())?;
+                process
+                    .child
+                    .kill()
+                    .and_then(|()| process.child.wait())
+                    .map_err(|error| error.to_string())?;
                 "killed"
             }
         };

@@ -149,7 +149,8 @@ impl NodeConfig {
         let whole = wanted / each;
         let rest = wanted % each;
         // What is left over and less than the smallest region is not worth one, unless it is all.
-        let rest = (rest >= REGION_BYTES_MIN || held == 0 && whole == 0 && rest > 0).then(|| rest.max(REGION_BYTES_MIN));
+        let rest = (rest >= REGION_BYTES_MIN || held == 0 && whole == 0 && rest > 0)
+            .then(|| rest.max(REGION_BYTES_MIN));
         std::iter::repeat_n(each, whole as usize).chain(rest)
     }
 }

@@ -16,8 +16,8 @@ pub use service::{NodeView, Rest};
 use crate::connect::environment;
 use crate::error::Error;
 use barn_cluster::{
-    AskError, Configuration, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership, MembershipOptions,
-    MembershipState, MemoryStore, RegionPlacement, Request as ClusterRequest,
+    AskError, Configuration, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId,
+    Membership, MembershipOptions, MembershipState, MemoryStore, RegionPlacement, Request as ClusterRequest,
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
@@ -395,7 +395,9 @@ fn restore(
     });
     // Tables first: what they lie in must be theirs again before anything else is reserved.
     let Some(heap) = participant.heap_mut() else {
-        return Err(Error::Node("the node lost its place in the cluster while it started: start it again".into()));
+        return Err(Error::Node(
+            "the node lost its place in the cluster while it started: start it again".into(),
+        ));
     };
     tables.reopen(heap, configuration, shards).map_err(&why)?;
     for (key, values) in &recovered.notes {

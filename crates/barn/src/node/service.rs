@@ -153,7 +153,8 @@ impl NodeService {
 
     /// Begins a checkpoint, if it is time for one.
     fn checkpoint(&mut self) {
-        let Self { participant: Some(participant), durable: Some(durable), tables, regions, .. } = self else {
+        let Self { participant: Some(participant), durable: Some(durable), tables, regions, .. } = self
+        else {
             return;
         };
         if durable.wants_checkpoint() {
@@ -170,7 +171,8 @@ impl NodeService {
         if self.participant().is_none() {
             return reply.busy();
         }
-        let Self { participant: Some(participant), coordinator, directory, tables, answer, durable, .. } = self
+        let Self { participant: Some(participant), coordinator, directory, tables, answer, durable, .. } =
+            self
         else {
             return reply.busy();
         };

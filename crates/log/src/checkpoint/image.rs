@@ -84,7 +84,8 @@ impl ImageWriter {
         while let Some((region, words)) = regions.get(self.region_at) {
             // The owner is asked for each region right before it is copied: the sooner after the
             // question, the less is copied that has become free.
-            let ranges = self.ranges.get_or_insert_with(|| whole_words(used(*region, words), words.bytes() as u64));
+            let ranges =
+                self.ranges.get_or_insert_with(|| whole_words(used(*region, words), words.bytes() as u64));
             let Some(range) = ranges.pop_front() else {
                 self.region_at += 1;
                 self.ranges = None;
@@ -100,11 +101,19 @@ impl ImageWriter {
         Ok(false)
     }
 
-    fn write_chunk(&mut self, region: RegionId, words: &Words, offset: u64, bytes: usize) -> Result<(), Ended> {
+    fn write_chunk(
+        &mut self,
+        region: RegionId,
+        words: &Words,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(), Ended> {
         self.buffer.resize(ImageChunk::BYTES + bytes, 0);
         let (head, body) = self.buffer.split_at_mut(ImageChunk::BYTES);
         let loaded = words.load(offset, body);
-        loaded.map_err(|error| Ended::Failed(LogError::failed("copying", &self.name)(io::Error::other(error))))?;
+        loaded.map_err(|error| {
+            Ended::Failed(LogError::failed("copying", &self.name)(io::Error::other(error)))
+        })?;
         if body.iter().all(|byte| *byte == 0) {
             return Ok(());
         }

@@ -78,7 +78,10 @@ impl Manifest {
             return Err("its checksum is wrong".into());
         }
         if header.format.get() > LOG_FORMAT {
-            return Err(format!("its format is {}, and {LOG_FORMAT} is the newest known", header.format.get()));
+            return Err(format!(
+                "its format is {}, and {LOG_FORMAT} is the newest known",
+                header.format.get()
+            ));
         }
         let regions_bytes = (header.regions.get() as usize).checked_mul(ManifestRegion::BYTES);
         let (regions, notes) = regions_bytes
@@ -95,7 +98,8 @@ impl Manifest {
             }
         }
         let region = |bytes: &[u8]| {
-            let region = ManifestRegion::read_from_bytes(bytes).map_err(|_| "a region is cut off".to_string())?;
+            let region =
+                ManifestRegion::read_from_bytes(bytes).map_err(|_| "a region is cut off".to_string())?;
             Ok((RegionId(region.region.get()), region.bytes.get()))
         };
         Ok(Self {
@@ -107,7 +111,10 @@ impl Manifest {
             image_bytes: header.image_bytes.get(),
             image_chunks: header.image_chunks.get(),
             image_checksum: header.image_checksum.get(),
-            regions: regions.chunks_exact(ManifestRegion::BYTES).map(region).collect::<Result<_, String>>()?,
+            regions: regions
+                .chunks_exact(ManifestRegion::BYTES)
+                .map(region)
+                .collect::<Result<_, String>>()?,
             notes: notes.to_vec(),
         })
     }

@@ -218,11 +218,7 @@ impl Checkpoint {
         Counters::add(&counters.checkpoints, 1);
         Counters::set(&counters.checkpoint_ms, (self.shared.now() - self.began_ns) / 1_000_000);
         Counters::set(&counters.checkpoint_bytes, image.bytes());
-        let mut state = self.shared.lock();
-        state.checkpoint.start = self.start;
-        state.checkpoint.image_bytes = image.bytes();
-        state.checkpoint.failure = None;
-        state.checkpoint.retry_ns = 0;
+        self.shared.checkpoint_done(self.start, image.bytes());
         Ok(())
     }
 

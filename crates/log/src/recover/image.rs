@@ -56,7 +56,8 @@ fn load_chunk(
 ) -> Result<(), String> {
     buffer.resize(header.bytes.get() as usize, 0);
     let read = file.read_at(at + ImageChunk::BYTES as u64, buffer).map_err(|error| error.to_string())?;
-    if read != buffer.len() || header.checksum.get() != checksum(&header.as_bytes()[..COVERED_BYTES], buffer) {
+    if read != buffer.len() || header.checksum.get() != checksum(&header.as_bytes()[..COVERED_BYTES], buffer)
+    {
         return Err(format!("the chunk at byte {at} is damaged"));
     }
     let region = RegionId(header.region.get());

@@ -86,7 +86,10 @@ impl Directory {
 
     /// Whether no log was ever here, or none that got as far as a segment.
     fn is_fresh(&self) -> bool {
-        self.segments.is_empty() && self.spares.is_empty() && self.images.is_empty() && self.manifests.is_empty()
+        self.segments.is_empty()
+            && self.spares.is_empty()
+            && self.images.is_empty()
+            && self.manifests.is_empty()
     }
 }
 
@@ -126,7 +129,9 @@ impl Recovery<'_> {
         for start in newest_first.map(|number| Some(*number)).chain([None]) {
             regions.reset()?;
             let tried = match start {
-                Some(number) => self.read_manifest(number).and_then(|manifest| self.attempt(Some(manifest), regions)),
+                Some(number) => {
+                    self.read_manifest(number).and_then(|manifest| self.attempt(Some(manifest), regions))
+                }
                 None => self.attempt(None, regions),
             };
             match tried {
@@ -199,7 +204,8 @@ impl Recovery<'_> {
         start: u64,
         regions: &mut Regions<'_>,
     ) -> Result<(Scanned, u64, u64), OpenError> {
-        let total_bytes = self.directory.segments.range(first.number..).count() as u64 * self.options.segment_bytes;
+        let total_bytes =
+            self.directory.segments.range(first.number..).count() as u64 * self.options.segment_bytes;
         let (sender, receiver) = sync_channel::<Block>(BLOCKS_AHEAD);
         std::thread::scope(|scope| {
             let (disk, there) = (self.disk, &self.directory.segments);
@@ -323,8 +329,7 @@ pub(crate) fn open_parts(
         }
     }
     report.milliseconds = began.elapsed().as_millis() as u64;
-    let shared =
-        Shared::new(options, clock, report.position, settled.segments, settled.spares, checkpoint);
+    let shared = Shared::new(options, clock, report.position, settled.segments, settled.spares, checkpoint);
     let shared = Arc::new(shared);
     let writer = Writer::new(disk.clone(), shared.clone(), settled.log, settled.segment);
     let recovered = Recovered {

@@ -45,7 +45,11 @@ impl<'a> Regions<'a> {
     pub(super) fn add(&mut self, region: RegionId, bytes: u64) -> Result<(), OpenError> {
         let refused = |why: String| OpenError::Memory { region: region.0, bytes, why };
         if let Some((_, there)) = self.present.get(&region) {
-            return if *there == bytes { Ok(()) } else { Err(refused(format!("it is there with {there} bytes"))) };
+            return if *there == bytes {
+                Ok(())
+            } else {
+                Err(refused(format!("it is there with {there} bytes")))
+            };
         }
         let words = match self.asked.get(&region) {
             Some((words, there)) if *there == bytes => words.clone(),

@@ -82,7 +82,11 @@ impl fmt::Display for RecoveryReport {
         if let Some(torn) = &self.torn {
             write!(f, "; `{}` ended in the middle of a write at byte {}", torn.file, torn.offset)?;
             if torn.dropped_bytes > 0 {
-                write!(f, " ({} bytes after it had never been synced, and were dropped)", torn.dropped_bytes)?;
+                write!(
+                    f,
+                    " ({} bytes after it had never been synced, and were dropped)",
+                    torn.dropped_bytes
+                )?;
             }
         }
         for unusable in &self.unusable {

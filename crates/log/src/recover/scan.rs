@@ -72,7 +72,8 @@ pub(super) fn read_header(disk: &dyn Disk, number: u64) -> Result<(u64, SegmentI
     let file = disk.open(&name).map_err(OpenError::disk("opening", &name))?;
     let mut head = vec![0; LOG_UNIT_BYTES];
     let read = file.read_at(0, &mut head).map_err(OpenError::disk("reading", &name))?;
-    let damaged = |why: &str| OpenError::Damaged { file: name.clone(), offset: 0, why: why.into(), lost_bytes: 0 };
+    let damaged =
+        |why: &str| OpenError::Damaged { file: name.clone(), offset: 0, why: why.into(), lost_bytes: 0 };
     match parse_header(&head[..read]) {
         Ok((_, info)) if info.number != number => Err(damaged("it is another segment's file")),
         Ok(found) => Ok(found),
@@ -103,7 +104,11 @@ impl Scan<'_> {
                         (names::segment(next), 0, "it is of another log".to_string())
                     } else {
                         let why = format!("the log breaks off at position {}", found.position);
-                        (last, found.end_offset, format!("{why}, and the next segment begins at {}", info.start))
+                        (
+                            last,
+                            found.end_offset,
+                            format!("{why}, and the next segment begins at {}", info.start),
+                        )
                     };
                     return self.damaged(segment, found, file, offset, why);
                 }
@@ -168,8 +173,8 @@ impl Scan<'_> {
         let mut unit = vec![0; LOG_UNIT_BYTES];
         let read = file.read_at(offset, &mut unit).map_err(OpenError::disk("reading", &name))?;
         // A recycled file has old frames here, and a fresh one zeros; neither is of this segment.
-        let mark = segment.number.to_le_bytes();
-        let at = std::mem::offset_of!(LogFrame, segment);
+        let mark = segment.key.to_le_bytes();
+        let at = std::mem::offset_of!(LogFrame, key);
         Ok(read >= LogFrame::BYTES && unit[at..at + mark.len()] == mark)
     }
 
@@ -181,16 +186,21 @@ impl Scan<'_> {
             let name = names::segment(number);
             let file = self.disk.open(&name).map_err(OpenError::disk("opening", &name))?;
             let bytes = file.len().map_err(OpenError::disk("measuring", &name))?;
-            let mut at = if number == segment.number { found.end_offset } else { FRAMES_START };
-            if number != segment.number
-                && let Ok((log, info)) = read_header(self.disk, number)
-                && log == self.log
-            {
-                end = end.max(info.start);
-                synced = synced.max(info.start);
-            }
+            let (mut at, key) = if number == segment.number {
+                (found.end_offset, segment.key)
+            } else {
+                // Without its header nothing in a segment can be told from what its file held before.
+                match read_header(self.disk, number) {
+                    Ok((log, info)) if log == self.log => {
+                        end = end.max(info.start);
+                        synced = synced.max(info.start);
+                        (FRAMES_START, info.key)
+                    }
+                    _ => continue,
+                }
+            };
             while at < bytes {
-                let (head, records_bytes) = match self.frame_at(&*file, &name, at, bytes, number)? {
+                let (head, records_bytes) = match self.frame_at(&*file, &name, at, bytes, key)? {
                     Some((head, records_bytes)) if head.position >= found.position => (head, records_bytes),
                     _ => {
                         at += LOG_UNIT_BYTES as u64;
@@ -212,7 +222,7 @@ impl Scan<'_> {
         name: &str,
         at: u64,
         bytes: u64,
-        segment: u64,
+        key: u64,
     ) -> Result<Option<(Head, usize)>, OpenError> {
         let mut wanted = LOG_UNIT_BYTES as u64;
         loop {
@@ -220,7 +230,7 @@ impl Scan<'_> {
             let mut window = vec![0; now as usize];
             let read = file.read_at(at, &mut window).map_err(OpenError::disk("reading", name))?;
             let all = now == bytes - at || (read as u64) < now;
-            match look(&window[..read], all, self.log, segment) {
+            match look(&window[..read], all, self.log, key) {
                 Found::Frame(head, records_bytes) => return Ok(Some((head, records_bytes))),
                 Found::Partial(needed) if needed > wanted && at + needed <= bytes => wanted = needed,
                 _ => return Ok(None),
@@ -243,14 +253,15 @@ impl Scan<'_> {
             // `window` holds what is left of the last one; fill it up.
             let had = window.len();
             window.resize(had.max(wanted), 0);
-            let read = file.read_at(read_at, &mut window[had..]).map_err(OpenError::disk("reading", &name))?;
+            let read =
+                file.read_at(read_at, &mut window[had..]).map_err(OpenError::disk("reading", &name))?;
             window.truncate(had + read);
             read_at += read as u64;
             let all = window.len() < had.max(wanted);
             let mut block = Block { bytes: Vec::new(), frames: Vec::new() };
             let mut at = 0;
             let more = loop {
-                match look(&window[at..], all, self.log, segment.number) {
+                match look(&window[at..], all, self.log, segment.key) {
                     Found::Frame(head, records_bytes) if head.position == found.position => {
                         let records = at + LogFrame::BYTES..at + LogFrame::BYTES + records_bytes;
                         block.frames.push((records, head.position));
@@ -265,7 +276,9 @@ impl Scan<'_> {
                         wanted = WINDOW_BYTES.max(needed as usize);
                         break true;
                     }
-                    Found::Frame(head, _) if planted("log_volatile_tail_replayed") && head.position > found.position => {
+                    Found::Frame(head, _)
+                        if planted("log_volatile_tail_replayed") && head.position > found.position =>
+                    {
                         found.position = head.position;
                     }
                     _ if planted("log_volatile_tail_replayed") && at + LOG_UNIT_BYTES < window.len() => {

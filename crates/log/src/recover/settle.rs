@@ -55,12 +55,13 @@ pub(super) fn settle(
         }
         None => {
             let mut log = [0; 8];
-            system_random(&mut log).map_err(|error| OpenError::disk("choosing a number for", DIRECTORY)(error.into()))?;
+            system_random(&mut log)
+                .map_err(|error| OpenError::disk("choosing a number for", DIRECTORY)(error.into()))?;
             (u64::from_le_bytes(log), VecDeque::new(), 1)
         }
     };
     let start = attempt.map_or(0, |attempt| attempt.scanned.position);
-    let info = SegmentInfo { number, start, bytes: options.segment_bytes };
+    let info = SegmentInfo { number, start, bytes: options.segment_bytes, key: 0 };
     let spare = spares.pop();
     let mut buffer = Buffer::default();
     let segment = make(disk, &mut buffer, log, info, spare.as_deref())
@@ -74,7 +75,7 @@ pub(super) fn settle(
             let _ = disk.remove(&spare);
         }
     }
-    segments.push_back(info);
+    segments.push_back(segment.info);
     Ok(Settled { log, segment, segments, spares, checkpoint_number })
 }
 
@@ -197,7 +198,7 @@ fn close_last(disk: &dyn Disk, buffer: &mut Buffer, attempt: &Attempt, number: u
     let file = disk.open(&name).map_err(OpenError::disk("opening", &name))?;
     let head = Head {
         log: attempt.log,
-        segment: last.number,
+        key: last.key,
         position: scanned.position,
         synced: scanned.position,
         records: 0,

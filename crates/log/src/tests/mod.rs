@@ -97,12 +97,15 @@ pub(super) struct World {
     pub(super) random: Seeded,
 }
 
+/// A log that was opened by hand, what was recovered as the model has it, and its memory.
+type Opened = (Log, Writer, Recovered, Kept, BTreeMap<RegionId, Words>);
+
 /// Opens a log by hand; gives what was recovered as the model has it.
 pub(super) fn open_by_hand(
     disk: &SimulatedDisk,
     clock: Arc<ManualClock>,
     accept_loss: bool,
-) -> Result<(Log, Writer, Recovered, Kept, BTreeMap<RegionId, Words>), OpenError> {
+) -> Result<Opened, OpenError> {
     let memory = HeapMemory::default();
     let (log, writer, recovered) =
         open_parts(Arc::new(disk.clone()), small(), clock, &memory, &|_| {}, accept_loss)?;
@@ -157,7 +160,8 @@ impl World {
     /// Changes memory and notes, and appends a record of it.
     pub(super) fn change(&mut self) -> Position {
         let mut record = Record::default();
-        if self.memory.is_empty() || (self.memory.len() < REGIONS_MAX as usize && self.random.chance(50_000)) {
+        if self.memory.is_empty() || (self.memory.len() < REGIONS_MAX as usize && self.random.chance(50_000))
+        {
             let region = RegionId(1 + self.memory.len() as u32);
             record.region(region, REGION_BYTES as u64);
             self.memory.insert(region, Words::private(REGION_BYTES));
@@ -278,10 +282,14 @@ impl World {
 
     /// Whatever is recovered from this disk is the memory at the end of a record at or after `floor`.
     pub(super) fn check(&self, disk: &SimulatedDisk, floor: Position, story: &str) -> Position {
-        let (_log, _writer, recovered, kept, _) = open_by_hand(disk, Arc::default(), false)
-            .unwrap_or_else(|error| panic!("{story}: {error}"));
+        let (_log, _writer, recovered, kept, _) =
+            open_by_hand(disk, Arc::default(), false).unwrap_or_else(|error| panic!("{story}: {error}"));
         let position = recovered.report.position;
-        assert!(position >= floor, "{story}: recovered {position}, answered for {floor}: {}", recovered.report);
+        assert!(
+            position >= floor,
+            "{story}: recovered {position}, answered for {floor}: {}",
+            recovered.report
+        );
         let expected = self.history.get(&position);
         let expected = expected.unwrap_or_else(|| panic!("{story}: no record ends at {position}"));
         assert!(*expected == kept, "{story}: the memory at {position} differs: {}", recovered.report);

@@ -53,7 +53,8 @@ fn a_directory_gives_back_what_was_put_into_it() {
             record.words(RegionId(7), 8 * (round % 1000) as u32, &[&round.to_le_bytes(), &[3; 1600]]);
             position = log.append(&record);
             if round % 100 == 0 {
-                durable(&mut log, position, if round % 200 == 0 { Level::Synced } else { Level::Written }).unwrap();
+                durable(&mut log, position, if round % 200 == 0 { Level::Synced } else { Level::Written })
+                    .unwrap();
             }
             log.turn();
         }

@@ -7,7 +7,8 @@ use barn_fabric::PeerId;
 use barn_layout::heap::Purpose;
 use barn_layout::object::LockMode;
 use barn_layout::transaction::{
-    Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ReadEntry, State, TransactionId, Verdict, WriteEntry,
+    Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ReadEntry, State,
+    TransactionId, Verdict, WriteEntry,
 };
 use barn_layout::{Address, Durability, planted};
 

@@ -93,7 +93,8 @@ impl Writer {
             }
             return Ok(());
         }
-        let puts = (first..first + count as u64).map(|number| async move { table.put(&key(number), value).await });
+        let puts =
+            (first..first + count as u64).map(|number| async move { table.put(&key(number), value).await });
         Pipeline::new(writers).run(puts, |done| failed = failed.take().or(done.err()));
         failed.map_or(Ok(()), |error| Err(io::Error::other(error)))
     }
@@ -254,7 +255,8 @@ fn measure(args: &Args, effort: Effort, directory: &Path) -> io::Result<Report> 
                 way if way.starts_with("writers") => writer.put(count, WRITERS),
                 _ => writer.put_batches(count),
             };
-            let (ours, theirs) = compare(effort, |count| put(&mut ours, count), |count| put(&mut theirs, count))?;
+            let (ours, theirs) =
+                compare(effort, |count| put(&mut ours, count), |count| put(&mut theirs, count))?;
             let row = Row::rate(name, &ours).beside("the same node without a log", &theirs);
             report.rows.push(row.aim(0.9));
         }

@@ -5,11 +5,11 @@ use super::super::{ClientStats, transaction::Entry};
 use super::all;
 use crate::error::{Broken, ClientError, CommitError};
 use crate::wire::{Method, push_write, whole};
-use barn_layout::{Address, Durability};
 use barn_layout::transaction::{
-    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ParticipantEntry, Prepare, ReadEntry, Step, StepKind,
-    Verdict, Vote, WriteEntry,
+    PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ParticipantEntry, Prepare,
+    ReadEntry, Step, StepKind, Verdict, Vote, WriteEntry,
 };
+use barn_layout::{Address, Durability};
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
 
