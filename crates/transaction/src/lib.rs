@@ -31,6 +31,10 @@ pub mod history;
 mod id;
 #[cfg(not(loom))]
 pub mod participant;
+/// The heap's tests use it, too.
+#[cfg(all(test, not(loom)))]
+#[path = "../../heap/src/heap/tests/replay.rs"]
+mod replay;
 #[cfg(not(loom))]
 pub mod resolver;
 pub mod rule;

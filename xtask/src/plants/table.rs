@@ -419,6 +419,11 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "raw_memory_is_taken_again_where_it_was",
     },
     Plant {
+        name: "decision_not_noted",
+        gate: unit("barn-transaction", "participant::durable_tests"),
+        fails: "what_was_decided_is_decided_after_a_restart_and_is_carried_out_once",
+    },
+    Plant {
         name: "segment_note_forgotten",
         gate: unit("barn-index", "node::tests::restart"),
         fails: "a_hopscotch_shard_comes_back_as_it_was",

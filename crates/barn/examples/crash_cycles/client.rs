@@ -38,7 +38,7 @@ fn encode(client: u32, sequence: u64, slot: Slot) -> Vec<u8> {
     bytes.extend_from_slice(&sequence.to_le_bytes());
     bytes.extend_from_slice(&client.to_le_bytes());
     bytes.extend_from_slice(&slot.to_le_bytes());
-    let long = if sequence % 5 == 0 { sequence * 7919 % 3000 } else { sequence % 90 };
+    let long = if sequence.is_multiple_of(5) { sequence * 7919 % 3000 } else { sequence % 90 };
     let fixed = slot == OBJECT;
     let more = if fixed { 48 } else { long as usize };
     bytes.extend((0..more).map(|at| (sequence as usize + at) as u8));
@@ -138,7 +138,7 @@ impl Client {
             0..84 => {
                 let (table, first) = if choice < 50 { (0, 0) } else { (1, CUCKOO) };
                 let slot = first + self.random.below(u64::from(KEYS)) as Slot;
-                let removed = choice % 10 == 0;
+                let removed = choice.is_multiple_of(10);
                 let table = self.tables[table].durability(durability);
                 let done = match removed {
                     true => table.delete(&key(client, slot)).map(|_| ()),

@@ -24,6 +24,8 @@
 //! - a place that a client has reserved and not used is free again when its session ends.
 
 mod durable;
+#[cfg(test)]
+mod durable_tests;
 mod prepare;
 mod recover;
 mod session;
