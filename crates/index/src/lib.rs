@@ -26,7 +26,9 @@ pub mod scenario;
 pub mod selector;
 pub mod wire;
 
-pub use client::{Answers, Put, Scan, Swapped, Table, TableInfo, TableStats, TableTransaction, Way};
+pub use client::{
+    Answers, Put, Scan, Swapped, Table, TableInfo, TableStats, TableTransaction, Way, Write, Written,
+};
 pub use error::{Refused, TableError};
 pub use key::{Found, Key, Looked};
 pub use options::{

@@ -1,5 +1,6 @@
 //! What a node says about itself.
 
+use crate::activity::Activity;
 use barn_cluster::Directory;
 use barn_heap::{Purpose, Usage};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct Status {
     pub regions: Vec<RegionStatus>,
     /// What the objects' memory is used for.
     pub memory: Vec<PurposeStatus>,
+    /// What it is busy with.
+    #[serde(default)]
+    pub activity: Activity,
     /// Who is in the cluster, as far as the node knows.
     #[serde(skip)]
     pub(crate) directory: Option<Arc<Directory>>,

@@ -10,7 +10,7 @@ mod service;
 mod threads;
 
 pub use config::{NodeConfig, REGION_BYTES_DEFAULT};
-pub use service::{NodeView, Rest};
+pub use service::{NodeView, Rest, Traffic};
 
 use crate::connect::environment;
 use crate::error::Error;

@@ -22,7 +22,8 @@ impl Node {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-cli-{}-{number}", std::process::id()));
         let mut child = Command::new(env!("CARGO_BIN_EXE_barn"))
-            .args(["serve", "--json", "--until-stdin-ends", "--no-tcp", "--memory", "64MiB", "--shm"])
+            .args(["serve", "--json", "--until-stdin-ends", "--config", "none", "--data", "none", "--no-tcp"])
+            .args(["--memory", "64MiB", "--socket"])
             .arg(directory.join("node.sock"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
