@@ -28,7 +28,9 @@ pub mod ping;
 pub mod put;
 pub mod scan;
 pub mod serve;
+pub mod status;
 pub mod table;
+pub mod top;
 pub mod tour;
 
 /// What a command ended with. The numbers are part of the interface: scripts test them.
@@ -99,6 +101,22 @@ pub enum Command {
 
     /// Ask a node whether it is there, what it holds, and how long a round trip takes.
     Ping(ping::Args),
+
+    /// Show the whole cluster: members, memory, tables, clients, and where it is busy.
+    ///
+    /// Asks every member, watches for half a second, and shows what happened each second. Lookups that
+    /// clients make in shared memory leave no trace at the nodes and are in no figure. Ends with 1 if a
+    /// member did not answer.
+    ///
+    /// With --json the document is { "configuration", "nodes", "memory", "tables", "hot", "rates" }; `hot`
+    /// are the busiest shards, those first that have most to do.
+    Status(status::Args),
+
+    /// Watch the cluster live, once a second.
+    ///
+    /// Keys: q quits, s sorts the tables in another way, p pauses. Where standard output is not a
+    /// terminal, one view is printed as text; with --json, the document of `barn status`.
+    Top(top::Args),
 
     /// Print the value of a key, or of several.
     ///
@@ -256,6 +274,8 @@ fn dispatch(cli: &Cli) -> io::Result<Exit> {
         Some(Command::Serve(args)) => serve::run(args, cli.json),
         Some(Command::Config(args)) => config::run(args, cli.json),
         Some(Command::Ping(args)) => ping::run(args, cli.json),
+        Some(Command::Status(args)) => status::run(args, cli.json),
+        Some(Command::Top(args)) => top::run(args, cli.json),
         Some(Command::Get(args)) => get::run(args, cli.json),
         Some(Command::Put(args)) => put::run(args, cli.json),
         Some(Command::Del(args)) => del::run(args, cli.json),

@@ -6,7 +6,6 @@
 //! Clients that read shared memory for themselves leave no trace: their lookups are in no count.
 
 use barn::node::{NodeView, Traffic};
-use barn_cluster::Configuration;
 use barn_index::TableOptions;
 use serde::{Deserialize, Serialize};
 
@@ -107,8 +106,8 @@ pub struct ShardStatus {
 }
 
 impl Activity {
-    /// What a view of the node says, with the tables' names from its cluster's configuration.
-    pub(crate) fn of(view: &NodeView, configuration: &Configuration, uptime_ms: u64) -> Self {
+    /// What a view of the node says.
+    pub(crate) fn of(view: &NodeView, uptime_ms: u64) -> Self {
         let Traffic { accepted, refused, expelled, messages, one_sided } = view.traffic;
         let done = &view.transactions;
         let usage = view.usage.unwrap_or_default();
@@ -128,7 +127,7 @@ impl Activity {
                 shipped: done.shipped,
                 undecided: view.undecided,
             },
-            tables: tables(view, configuration),
+            tables: tables(view),
             memory_budget_bytes: usage.budget_bytes,
             memory_held_bytes: usage.held_bytes,
             log: None,
@@ -137,9 +136,9 @@ impl Activity {
 }
 
 /// The tables that are in the configuration and of which something is here.
-fn tables(view: &NodeView, configuration: &Configuration) -> Vec<TableStatus> {
+fn tables(view: &NodeView) -> Vec<TableStatus> {
     let mut tables = Vec::new();
-    for placed in &configuration.tables {
+    for placed in &view.configuration.tables {
         let here = view.shards.iter().filter(|(table, ..)| *table == placed.table);
         let mut here: Vec<ShardStatus> = here
             .map(|(_, shard, stats)| ShardStatus {

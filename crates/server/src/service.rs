@@ -26,10 +26,9 @@ impl ProcessService {
         if let Some(usage) = &node.usage {
             status.memory = PurposeStatus::all(usage);
         }
-        if let Some(directory) = &status.directory {
-            let uptime_ms = self.started.elapsed().as_millis() as u64;
-            status.activity = Activity::of(node, &directory.configuration(), uptime_ms);
-        }
+        // The coordinator knows of members and tables before its own node has heard of them.
+        status.learn(&node.configuration);
+        status.activity = Activity::of(node, self.started.elapsed().as_millis() as u64);
         status
     }
 }

@@ -53,6 +53,10 @@ pub struct Node {
     failed: Arc<Mutex<Option<String>>>,
     /// A directory that was made for its socket.
     directory: Option<PathBuf>,
+    /// Whether it coordinates its cluster.
+    coordinates: bool,
+    /// Whether its poll loop has ended.
+    ended: bool,
 }
 
 impl fmt::Debug for Node {
@@ -136,6 +140,8 @@ impl Node {
             threads,
             failed: trouble,
             directory: config.own_directory.clone(),
+            coordinates: config.join.is_none(),
+            ended: false,
         };
         started.member = started.await_membership()?;
         started.take_memory(&config, &registry)?;
@@ -247,6 +253,7 @@ impl Node {
     pub fn wait(mut self) -> Result<(), Error> {
         if !self.threads.is_empty() {
             let _ = self.threads.remove(0).join();
+            self.ended = true;
         }
         let why = self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         why.map_or(Ok(()), |why| Err(Error::Node(why)))
@@ -257,9 +264,19 @@ impl Drop for Node {
     fn drop(&mut self) {
         // ORDER: Relaxed: a flag that stands alone; the threads look at it again and again.
         self.stopping.store(true, Ordering::Relaxed);
-        block_on(self.membership.leave());
+        match self.coordinates && self.ended {
+            false => block_on(self.membership.leave()),
+            // The coordinator ended with the loop. Nobody is there to be told, and a lease may be long.
+            true => block_on(self.membership.leave_within(Duration::ZERO)),
+        }
         self.stopper.stop();
         for thread in self.threads.drain(..) {
+            // The resolver rests for a tenth of a lease, which may be a minute. Waking it once is not
+            // enough: what it waits for in its round may take that for an answer.
+            while !thread.is_finished() {
+                thread.thread().unpark();
+                std::thread::sleep(Duration::from_millis(1));
+            }
             let _ = thread.join();
         }
         if let Some(directory) = &self.directory {

@@ -1,7 +1,7 @@
 //! What a node answers: its cluster's questions, its clients' transactions, and the rest.
 
 use super::CLUSTER_METHOD;
-use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, wire};
+use barn_cluster::{Configuration, Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
 use barn_heap::Usage;
@@ -30,6 +30,8 @@ pub struct NodeView {
     pub traffic: Traffic,
     /// The shards that it holds: table, shard, what is in it.
     pub shards: Vec<(u32, u16, ShardStats)>,
+    /// The newest configuration that it knows: the coordinator's own, where it coordinates.
+    pub configuration: Configuration,
 }
 
 /// What came over a node's connections since it started.
@@ -178,6 +180,10 @@ impl NodeService {
                 one_sided: count(&self.stats.operations),
             },
             shards: self.tables.stats().collect(),
+            configuration: match &self.coordinator {
+                Some(coordinator) => coordinator.configuration().clone(),
+                None => (*self.directory.configuration()).clone(),
+            },
         }
     }
 }

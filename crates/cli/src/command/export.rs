@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -47,7 +47,10 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let table = open_table(&args.node.connect()?, &args.table)?;
     let format = args.format.unwrap_or_else(|| Format::of(path));
     let Some(path) = path else {
-        write(args, &table, format, io::stdout().lock())?;
+        // A bar among the entries would make both unreadable.
+        let out = io::stdout();
+        let bar = !out.is_terminal();
+        write(args, &table, format, bar, out.lock())?;
         return Ok(Exit::Ok);
     };
     let named = |error: io::Error| match Failure::of(&error) {
@@ -58,7 +61,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let plain = fs::metadata(path).map_or(true, |metadata| metadata.is_file());
     let partial = if plain { beside(path) } else { path.to_path_buf() };
     let file = File::create(&partial).map_err(named)?;
-    let written = write(args, &table, format, file).and_then(|written| {
+    let written = write(args, &table, format, true, file).and_then(|written| {
         if plain {
             fs::rename(&partial, path)?;
         }
@@ -83,7 +86,13 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 /// Writes the entries; gives how many there were.
-fn write(args: &Args, table: &barn::Table, format: Format, to: impl Write + 'static) -> io::Result<u64> {
+fn write(
+    args: &Args,
+    table: &barn::Table,
+    format: Format,
+    bar: bool,
+    to: impl Write + 'static,
+) -> io::Result<u64> {
     use std::os::unix::ffi::OsStrExt;
     let prefix = args.prefix.as_ref().map_or(&b""[..], |prefix| prefix.as_bytes());
     let to = BufWriter::with_capacity(64 << 10, to);
@@ -100,7 +109,9 @@ fn write(args: &Args, table: &barn::Table, format: Format, to: impl Write + 'sta
         }
         sink.put(&Entry { key, value: found.value, expires_ms: found.expires })?;
         written += 1;
-        progress.reach(written, &format!("{written} entries written"));
+        if bar {
+            progress.reach(written, &format!("{written} entries written"));
+        }
     }
     sink.finish()?;
     Ok(written)

@@ -132,8 +132,16 @@ impl<W: Write> Writer<W> {
     /// Begins a file.
     pub fn new(to: W) -> io::Result<Self> {
         let mut writer = WriterBuilder::new().from_writer(to);
-        writer.write_record(HEADER)?;
+        writer.write_record(HEADER).map_err(unwrapped)?;
         Ok(Self(writer))
+    }
+}
+
+/// The error of the file itself: a reader that went away must be seen as that.
+fn unwrapped(error: ::csv::Error) -> io::Error {
+    match error.into_kind() {
+        ::csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 
@@ -151,7 +159,7 @@ impl<W: Write> Sink for Writer<W> {
         let (value, value_coded) = fields(&entry.value);
         let expires = if entry.expires_ms == 0 { String::new() } else { entry.expires_ms.to_string() };
         let record = [key, key_coded.as_bytes(), value, value_coded.as_bytes(), expires.as_bytes()];
-        Ok(self.0.write_record(record)?)
+        self.0.write_record(record).map_err(unwrapped)
     }
 
     fn finish(&mut self) -> io::Result<()> {

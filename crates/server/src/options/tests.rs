@@ -154,6 +154,19 @@ fn what_is_shown_is_toml_and_leads_back_to_the_same_options() {
 }
 
 #[test]
+fn what_is_asked_for_and_not_in_force_is_known() {
+    let world = World::new().file("log_level = \"info\"\nlog_format = \"json\"\nlease_ms = 100");
+    let effective = world.resolve(&[]).expect("resolves");
+    let keys: Vec<&str> = effective.not_in_force().map(|settled| settled.setting.key).collect();
+    let all = ["log_format"];
+    assert_eq!(keys, all.into_iter().filter(|key| !in_force(key)).collect::<Vec<_>>());
+}
+
+fn in_force(key: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key == key && setting.in_force)
+}
+
+#[test]
 fn json_says_where_each_value_came_from() {
     let world = World::new().file("lease_ms = 100").set("BARN_TCP", "none");
     let json = world.resolve(&[("accept_loss", "true")]).expect("resolves").json();
@@ -185,4 +198,12 @@ fn raw_memory_is_split_into_regions() {
     assert_eq!(regions(5), [5]);
     assert_eq!(regions(DATA_REGION_BYTES_MAX), [DATA_REGION_BYTES_MAX]);
     assert_eq!(regions(2 * DATA_REGION_BYTES_MAX + 1), [DATA_REGION_BYTES_MAX, DATA_REGION_BYTES_MAX, 1]);
+}
+
+#[test]
+fn the_readme_has_the_settings_as_they_are() {
+    let readme = include_str!("../../../../README.md");
+    let (_, rest) = readme.split_once("checked by a test -->\n").expect("has a mark");
+    let (table, _) = rest.split_once("<!-- settings end -->").expect("has an end");
+    assert_eq!(table, markdown(), "put what `barn_server::options::markdown` gives between the marks");
 }
