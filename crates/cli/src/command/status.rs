@@ -63,7 +63,11 @@ pub(super) fn log_lag(node: &NodeRow) -> String {
 
 /// A time of nanoseconds.
 pub(super) fn round_trip(node: &NodeRow) -> String {
-    node.round_trip_ns.map_or("-".into(), |ns| format!("{:.1} µs", ns / 1e3))
+    match node.round_trip_ns {
+        None => "-".into(),
+        Some(ns) if ns >= 1e6 => format!("{:.1} ms", ns / 1e6),
+        Some(ns) => format!("{:.1} µs", ns / 1e3),
+    }
 }
 
 fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {

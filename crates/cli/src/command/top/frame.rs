@@ -149,7 +149,7 @@ impl View<'_> {
                 of(|rates| rates.aborted),
             )),
             plain(format!(
-                "traffic       {:>8} messages/s  {:>7} one-sided/s (tcp)  round trip {}",
+                "traffic       {:>8} messages/s  {:>7} one-sided/s (tcp)  {} away",
                 of(|rates| rates.messages),
                 of(|rates| rates.one_sided),
                 away.map_or("-".into(), round_trip),
@@ -313,7 +313,7 @@ mod tests {
             "2 members, 4 clients, up 2.0 s",
             "gets/s",
             "one node",
-            "round trip 4.2 µs",
+            "4.2 µs away",
             "changes/s",
             "q quit",
             "member 2",
