@@ -33,7 +33,7 @@ mod transaction;
 pub use barn::Barn;
 pub use barn_index::{
     Answers, Durability, Found, KEY_BYTES_MAX, Kind, Put, Swapped, TableError, TableInfo, TableOptions,
-    TableStats, TableTransaction, VALUE_BYTES_MAX, Way,
+    TableStats, TableTransaction, VALUE_BYTES_MAX, Way, Write, Written,
 };
 pub use barn_transaction::participant::{FunctionError, Functions, Local};
 pub use barn_transaction::{

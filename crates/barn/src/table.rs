@@ -3,7 +3,10 @@
 use crate::barn::Barn;
 use crate::error::Error;
 use barn_fabric::block_on;
-use barn_index::{Answers, Durability, Found, Put, Swapped, TableInfo, TableOptions, TableStats, Way};
+use barn_index::{
+    Answers, Durability, Found, Put, Swapped, TableError, TableInfo, TableOptions, TableStats, Way, Write,
+    Written,
+};
 use std::fmt;
 use std::time::Duration;
 
@@ -158,6 +161,16 @@ impl Table {
     /// Gives many keys values, in as few messages as can be.
     pub fn put_many(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
         Ok(block_on(self.inner.put_many(pairs, Put::default()))?)
+    }
+
+    /// Carries many puts out, each with an expiry of its own, and says of each what came of it; see
+    /// [`barn_index::Table::write_many`].
+    pub fn write_many(
+        &self,
+        writes: &[Write<'_>],
+        outcomes: &mut Vec<Result<Written, TableError>>,
+    ) -> Result<(), Error> {
+        Ok(block_on(self.inner.write_many(writes, outcomes))?)
     }
 
     /// All keys, with what they have, in no order. What comes or goes meanwhile may be met or not.

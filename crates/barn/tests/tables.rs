@@ -1,7 +1,9 @@
 //! Tables through the API that programs use, on nodes in this process, over shm and tcp.
 
 use barn::node::{Node, NodeConfig};
-use barn::{Answers, Barn, Connect, Error, Kind, Put, Swapped, TableError, TableOptions, Way};
+use barn::{
+    Answers, Barn, Connect, Error, Kind, Put, Swapped, TableError, TableOptions, Way, Write, Written,
+};
 use std::time::Duration;
 
 const WAYS: [Way; 3] = [Way::OneSided, Way::Request, Way::Auto];
@@ -90,6 +92,42 @@ fn many_keys_at_once_and_all_of_them() {
         let stats = table.stats().unwrap().shards;
         assert_eq!(stats.keys, 5000);
         assert!(stats.memory_bytes > stats.payload_bytes);
+    }
+}
+
+#[test]
+fn of_many_puts_each_has_its_expiry_and_its_outcome() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    for kind in KINDS {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 3).unwrap();
+        table.put(b"there", b"before").unwrap();
+        let too_long = vec![0; (64 << 10) + 1];
+        let write = |key, value, expires, if_absent| Write { key, value, put: Put { expires }, if_absent };
+        let writes = [
+            write(b"plain", b"1", 0, false),
+            write(b"brief", b"2", 4_000_000_000_000, false),
+            write(&too_long, b"3", 0, false),
+            write(b"there", b"4", 0, true),
+            write(b"absent", b"5", 0, true),
+            write(b"absent", b"6", 0, true),
+            write(b"twice", b"7", 0, false),
+            write(b"twice", b"8", 0, false),
+        ];
+        let mut outcomes = vec![Ok(Written::Kept)];
+        table.write_many(&writes, &mut outcomes).unwrap();
+        let stored = Ok(Written::Stored);
+        let kept = Ok(Written::Kept);
+        let refused = Err(TableError::KeyTooLong { bytes: too_long.len() });
+        let wanted = [&stored, &stored, &refused, &kept, &stored, &kept, &stored, &stored];
+        assert_eq!(outcomes.iter().collect::<Vec<_>>(), wanted, "{kind}");
+        let values: Vec<Option<Vec<u8>>> =
+            table.get_many(&[b"plain", b"there", b"absent", b"twice"]).unwrap();
+        let values: Vec<&[u8]> = values.iter().map(|value| value.as_deref().unwrap()).collect();
+        assert_eq!(values, [&b"1"[..], b"before", b"5", b"8"], "{kind}");
+        assert_eq!(table.find(b"brief").unwrap().unwrap().expires, 4_000_000_000_000);
+        assert_eq!(table.find(b"plain").unwrap().unwrap().expires, 0);
+        table.write_many(&[], &mut outcomes).unwrap();
+        assert!(outcomes.is_empty());
     }
 }
 

@@ -113,10 +113,14 @@ pub fn describe(object: &mut Map<String, Value>, found: &Found) {
     set(object, "value", &found.value);
 }
 
+/// The time, in milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
 /// How long something that expires is there for, in milliseconds.
 pub fn left_ms(found: &Found) -> Option<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
-    (found.expires != 0).then(|| found.expires.saturating_sub(now))
+    (found.expires != 0).then(|| found.expires.saturating_sub(now_ms()))
 }
 
 #[cfg(test)]

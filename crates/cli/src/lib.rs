@@ -4,6 +4,9 @@
 //! - [`machine`]: the facts about this machine that every benchmark's result carries;
 //! - [`doctor`]: what those facts mean for Barn, and the command that improves them;
 //! - [`node`], [`entry`]: the node that a command talks to; keys and values as lines and JSON;
+//! - [`watch`]: every node of a cluster, looked at again and again, for status and top;
+//! - [`transfer`]: entries as files, for import and export;
+//! - [`settings`], [`failure`]: the settings of a node as flags; what went wrong, and the exit code;
 //! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar.
 //!
 //! What always holds: a missing or garbled file under `/proc` or `/sys` is "unknown", never
@@ -20,11 +23,15 @@ pub mod command;
 pub mod doctor;
 pub mod duration;
 pub mod entry;
+pub mod failure;
 pub mod machine;
 pub mod node;
 pub mod progress;
 pub mod report;
+pub mod settings;
 pub mod token;
+pub mod transfer;
+pub mod watch;
 
 /// Parses the command line, runs the command and turns its outcome into the exit code.
 pub fn main() -> ExitCode {

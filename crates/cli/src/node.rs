@@ -4,8 +4,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use barn::{Barn, Connect};
-use barn_server::ServerOptions;
+use barn::{Barn, Connect, Error, Table, TableError};
+use barn_fabric::ConnectOptions;
+use barn_server::options::nearest;
+
+use crate::failure::no_table;
+use crate::settings::SettingsArgs;
 
 /// How a node is reached; the same for all commands that read and change tables.
 #[derive(Debug, clap::Args)]
@@ -26,19 +30,52 @@ pub struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// Where the node is.
+    pub fn address(&self) -> io::Result<String> {
+        address(self.node.as_deref())
+    }
+
+    /// How it is reached.
+    pub fn options(&self) -> io::Result<ConnectOptions> {
+        Ok(ConnectOptions {
+            deadline: Duration::from_millis(self.deadline_ms),
+            token: self.token_file.as_deref().map(crate::token::read).transpose()?,
+            ..ConnectOptions::default()
+        })
+    }
+
     /// Connects to the node, and through it to its cluster.
     pub fn connect(&self) -> io::Result<Barn> {
-        let address = self.node.clone().unwrap_or_else(default_address);
-        let mut connect = Connect::new().deadline(Duration::from_millis(self.deadline_ms));
-        if let Some(path) = &self.token_file {
-            connect = connect.token(crate::token::read(path)?);
-        }
-        connect.to(&address).map_err(io::Error::other)
+        let deadline = Duration::from_millis(self.deadline_ms);
+        let connect = Connect::new().fabric(self.options()?).deadline(deadline);
+        connect.to(&self.address()?).map_err(io::Error::other)
     }
 }
 
-/// Where this user's node listens if it was started on defaults, or with the same `BARN_SHM`.
-pub fn default_address() -> String {
-    let given = std::env::var_os("BARN_SHM").filter(|path| !path.is_empty()).map(PathBuf::from);
-    format!("shm:{}", given.unwrap_or_else(ServerOptions::default_socket).display())
+/// The address that was given, or that of this user's node.
+pub fn address(given: Option<&str>) -> io::Result<String> {
+    match given {
+        Some(address) => Ok(address.to_owned()),
+        None => default_address(),
+    }
+}
+
+/// Where this user's node listens, by the same environment and file that `barn serve` reads.
+fn default_address() -> io::Result<String> {
+    let options = SettingsArgs::default().resolve()?.options();
+    let shm = options.shm.map(|path| format!("shm:{}", path.display()));
+    Ok(shm.or_else(|| options.tcp.map(|tcp| format!("tcp://{tcp}"))).unwrap_or_default())
+}
+
+/// Opens a table that must be there; if it is not, says which was probably meant.
+pub fn open_table(barn: &Barn, name: &str) -> io::Result<Table> {
+    barn.open_table(name).map_err(|error| explained(barn, error))
+}
+
+/// The error, with the name that was probably meant where there is no such table.
+pub fn explained(barn: &Barn, error: Error) -> io::Error {
+    let Error::Table(TableError::NoTable(name)) = &error else { return io::Error::other(error) };
+    let tables = barn.tables().unwrap_or_default();
+    let meant = nearest(name, tables.iter().map(|table| table.name.as_str()));
+    no_table(name, meant).into()
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// Ten redraws a second are enough for eyes, and too few to disturb a measured core.
 const REDRAW_MS_MIN: Duration = Duration::from_millis(100);
 const BAR_CELLS: usize = 24;
+/// Stands for a total that nobody knows.
+const UNKNOWN: u64 = u64::MAX;
 
 /// How far a piece of work has come.
 #[derive(Debug)]
@@ -28,6 +30,11 @@ impl Progress {
         Self { total, done: 0, started: Instant::now(), drawn: None, visible }
     }
 
+    /// A line for work of which nobody knows how much it is.
+    pub fn endless() -> Self {
+        Self::new(UNKNOWN)
+    }
+
     /// Says what is being worked on now.
     pub fn show(&mut self, what: &str) {
         self.draw(what);
@@ -36,6 +43,12 @@ impl Progress {
     /// One step is done; `what` comes next.
     pub fn step(&mut self, what: &str) {
         self.done = self.total.min(self.done + 1);
+        self.draw(what);
+    }
+
+    /// So many steps are done, all in all; `what` comes next.
+    pub fn reach(&mut self, done: u64, what: &str) {
+        self.done = if self.total == UNKNOWN { done } else { done.min(self.total) };
         self.draw(what);
     }
 
@@ -50,11 +63,14 @@ impl Progress {
     }
 
     fn line(&self, what: &str) -> String {
+        let seconds = self.started.elapsed().as_secs();
+        if self.total == UNKNOWN {
+            return format!("{seconds}s {what}");
+        }
         // Nothing to do is done.
-        let filled = (self.done * BAR_CELLS as u64).checked_div(self.total);
+        let filled = (u128::from(self.done) * BAR_CELLS as u128).checked_div(self.total.into());
         let filled = filled.map_or(BAR_CELLS, |cells| cells as usize);
         let (full, empty) = ("█".repeat(filled), "░".repeat(BAR_CELLS - filled));
-        let seconds = self.started.elapsed().as_secs();
         format!("{full}{empty} {}/{} {seconds}s {what}", self.done, self.total)
     }
 }
@@ -81,5 +97,13 @@ mod tests {
         }
         assert!(bar.line("read-64").ends_with(" 2/2 0s read-64"), "{}", bar.line("read-64"));
         assert!(!bar.line("a").contains('░'));
+        bar.reach(1, "a");
+        assert!(bar.line("a").contains(" 1/2 "));
+        bar.reach(u64::MAX, "a");
+        assert!(bar.line("a").contains(" 2/2 "));
+        bar.total = UNKNOWN;
+        let mut endless = bar;
+        endless.reach(7, "7 entries");
+        assert_eq!(endless.line("7 entries"), "0s 7 entries");
     }
 }

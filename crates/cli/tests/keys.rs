@@ -212,7 +212,7 @@ fn a_node_that_is_not_there_is_said_so() {
     for option in ["--node", "--connect"] {
         node.barn(&["get", "k", option, &node.address()]).prints("v");
         node.barn(&["get", "k", option, "shm:/nowhere/node.sock"])
-            .ends_with(1)
+            .ends_with(4)
             .says("no node at shm:/nowhere/node.sock")
             .says("start one with `barn serve`");
     }

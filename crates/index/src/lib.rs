@@ -30,7 +30,9 @@ pub mod selector;
 pub mod wire;
 
 pub use barn_layout::table::Durability;
-pub use client::{Answers, Put, Scan, Swapped, Table, TableInfo, TableStats, TableTransaction, Way};
+pub use client::{
+    Answers, Put, Scan, Swapped, Table, TableInfo, TableStats, TableTransaction, Way, Write, Written,
+};
 pub use error::{Refused, ReopenError, TableError};
 pub use key::{Found, Key, Looked};
 pub use options::{

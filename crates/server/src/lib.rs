@@ -4,17 +4,22 @@
 //! client may write, raw regions for measurements, and the methods that answer for the process.
 #![forbid(unsafe_code)]
 
+mod activity;
+mod claim;
 mod method;
-mod options;
+pub mod notify;
+pub mod options;
 mod service;
 mod status;
 
+pub use activity::{Activity, LogStatus, ShardStatus, TableStatus, Transactions};
 pub use method::Method;
 pub use options::{DATA_REGION_BYTES_MAX, RAW, SCRATCH, ServerOptions};
 pub use status::{MemberStatus, PurposeStatus, RegionStatus, Status};
 
 use barn::node::{Node, NodeConfig};
 use barn_fabric::{Region, RegionError, RegionId, RegionOptions, Registry, Rights, Stopper};
+use claim::Claim;
 use service::ProcessService;
 use std::fmt;
 use std::net::SocketAddr;
@@ -35,6 +40,16 @@ pub enum ServerError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The data directory is another node's.
+    Claimed {
+        /// Which.
+        path: String,
+    },
+    /// The socket's directory is another user's.
+    Foreign {
+        /// Which.
+        path: String,
+    },
 }
 
 impl fmt::Display for ServerError {
@@ -42,7 +57,15 @@ impl fmt::Display for ServerError {
         match self {
             Self::Memory(cause) => cause.fmt(f),
             Self::Node(cause) => cause.fmt(f),
-            Self::Directory { path, cause } => write!(f, "cannot make the directory {path}: {cause}"),
+            Self::Directory { path, cause } => write!(f, "cannot make or use the directory {path}: {cause}"),
+            Self::Claimed { path } => write!(
+                f,
+                "the data directory {path} is in use by another node: give this one its own (--data DIRECTORY), or none (--data none)"
+            ),
+            Self::Foreign { path } => write!(
+                f,
+                "the directory {path} belongs to another user, who could stand in for this node: name another socket (--socket PATH)"
+            ),
         }
     }
 }
@@ -54,6 +77,8 @@ impl std::error::Error for ServerError {}
 pub struct Server {
     node: Node,
     status: Arc<Mutex<Status>>,
+    /// The data directory, for as long as the node is there.
+    _claim: Option<Claim>,
 }
 
 /// A region's line in the status.
@@ -90,6 +115,7 @@ impl Server {
         {
             make_private(directory)?;
         }
+        let claim = options.data.as_deref().map(Claim::on).transpose()?;
         let status = Arc::new(Mutex::new(status));
         let config = NodeConfig {
             shm: options.shm.clone(),
@@ -99,6 +125,12 @@ impl Server {
             memory_bytes: options.memory_bytes,
             join: options.join.clone(),
             data: options.data.clone(),
+            durability: options.durability,
+            window: options.window,
+            sync_interval: options.sync_interval,
+            checkpoint_bytes: options.checkpoint_bytes,
+            accept_loss: options.accept_loss,
+            progress: options.progress.clone(),
             lease: options.lease,
             registry: Some(registry),
             ..NodeConfig::default()
@@ -115,7 +147,7 @@ impl Server {
             status.regions.extend(objects);
             status.directory = Some(node.directory().clone());
         }
-        Ok(Self { node, status })
+        Ok(Self { node, status, _claim: claim })
     }
 
     /// The Unix socket, if there is one.
@@ -147,8 +179,16 @@ impl Server {
 /// Makes a directory that only this user can enter, if it is not there.
 fn make_private(directory: &Path) -> Result<(), ServerError> {
     use std::os::unix::fs::DirBuilderExt;
-    if directory.as_os_str().is_empty() || directory.is_dir() {
+    if directory.as_os_str().is_empty() {
         return Ok(());
+    }
+    if let Ok(metadata) = std::fs::metadata(directory) {
+        // Below a directory that everybody may write to, anybody could have made it.
+        let temporary = std::env::temp_dir();
+        let foreign =
+            directory != temporary && directory.starts_with(&temporary) && !claim::is_own(&metadata);
+        let path = directory.display().to_string();
+        return if foreign { Err(ServerError::Foreign { path }) } else { Ok(()) };
     }
     std::fs::DirBuilder::new()
         .recursive(true)

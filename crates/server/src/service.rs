@@ -1,19 +1,22 @@
 //! What a node's process answers for itself: one method, one arm.
 
+use crate::activity::Activity;
 use crate::method::Method;
 use crate::status::{PurposeStatus, Status};
 use barn::node::{NodeView, Rest};
 use barn_fabric::{Reply, Request};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// The methods of the process.
 pub(crate) struct ProcessService {
     status: Arc<Mutex<Status>>,
+    started: Instant,
 }
 
 impl ProcessService {
     pub(crate) fn new(status: Arc<Mutex<Status>>) -> Self {
-        Self { status }
+        Self { status, started: Instant::now() }
     }
 
     fn status(&self, node: &NodeView) -> Status {
@@ -23,6 +26,9 @@ impl ProcessService {
         if let Some(usage) = &node.usage {
             status.memory = PurposeStatus::all(usage);
         }
+        // The coordinator knows of members and tables before its own node has heard of them.
+        status.learn(&node.configuration);
+        status.activity = Activity::of(node, self.started.elapsed().as_millis() as u64);
         status
     }
 }

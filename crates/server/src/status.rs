@@ -1,6 +1,7 @@
 //! What a node says about itself.
 
-use barn_cluster::Directory;
+use crate::activity::Activity;
+use barn_cluster::{Configuration, Directory};
 use barn_heap::{Purpose, Usage};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -30,6 +31,9 @@ pub struct Status {
     pub regions: Vec<RegionStatus>,
     /// What the objects' memory is used for.
     pub memory: Vec<PurposeStatus>,
+    /// What it is busy with.
+    #[serde(default)]
+    pub activity: Activity,
     /// Who is in the cluster, as far as the node knows.
     #[serde(skip)]
     pub(crate) directory: Option<Arc<Directory>>,
@@ -103,15 +107,19 @@ impl Status {
     pub(crate) fn now(&self) -> Self {
         let mut status = self.clone();
         if let Some(directory) = &self.directory {
-            let configuration = directory.configuration();
-            status.configuration = configuration.version;
-            let member = |member: &barn_cluster::Member| MemberStatus {
-                id: member.id.0,
-                addresses: member.addresses.clone(),
-                memory_bytes: member.memory_bytes,
-            };
-            status.members = configuration.members.iter().map(member).collect();
+            status.learn(&directory.configuration());
         }
         status
+    }
+
+    /// Takes over what a configuration says of the cluster.
+    pub(crate) fn learn(&mut self, configuration: &Configuration) {
+        self.configuration = configuration.version;
+        let member = |member: &barn_cluster::Member| MemberStatus {
+            id: member.id.0,
+            addresses: member.addresses.clone(),
+            memory_bytes: member.memory_bytes,
+        };
+        self.members = configuration.members.iter().map(member).collect();
     }
 }

@@ -116,6 +116,10 @@ const ONE_ORDER_EACH: &str = "every_key_has_one_order";
 const MOVES: &str = "a_key_that_moves_under_a_read_is_not_missed";
 const OVERTAKEN: &str = "a_read_that_the_log_overtakes_is_never_believed";
 const CUCKOO_BACK: &str = "a_cuckoo_shard_comes_back_as_it_was";
+const UNKNOWN_KEY: &str = "an_unknown_key_is_refused_with_its_line_and_the_nearest";
+const PRECEDENCE: &str = "a_flag_counts_before_the_environment_that_before_the_file_that_before_the_default";
+const CLAIMED: &str = "a_directory_is_claimed_once_until_the_claim_ends";
+const OWN_CLOCKS: &str = "rates_are_by_the_nodes_own_clocks";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -437,6 +441,16 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant { name: "old_segment_left", gate: tables(), fails: ONE_ORDER_EACH },
     Plant { name: "swap_ignores_version", gate: tables(), fails: ONE_ORDER_EACH },
+    // How a node is told what to be, and what it says of itself.
+    Plant { name: "config_ignores_unknown_keys", gate: unit("barn-server", UNKNOWN_KEY), fails: UNKNOWN_KEY },
+    Plant { name: "config_environment_over_flags", gate: unit("barn-server", PRECEDENCE), fails: PRECEDENCE },
+    Plant { name: "data_shared_by_nodes", gate: unit("barn-server", CLAIMED), fails: CLAIMED },
+    Plant { name: "rates_ignore_time", gate: unit("barn-cli", OWN_CLOCKS), fails: OWN_CLOCKS },
+    Plant {
+        name: "export_forgets_expiry",
+        gate: unit("barn-cli", "json_lines"),
+        fails: "what_is_written_is_read_back",
+    },
 ];
 
 impl fmt::Display for Gate {

@@ -8,6 +8,7 @@ use barn_log::{LogOptions, Progress};
 use barn_transaction::participant::Functions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -18,12 +19,13 @@ pub const REGION_BYTES_DEFAULT: u64 = 256 << 20;
 const EMBEDDED_MEMORY_BYTES: u64 = 64 << 20;
 
 /// What is told how a recovery comes along.
-pub struct ShowProgress(Box<dyn Fn(Progress) + Send + Sync>);
+#[derive(Clone)]
+pub struct ShowProgress(Arc<dyn Fn(Progress) + Send + Sync>);
 
 impl ShowProgress {
     /// Calls this function.
     pub fn new(show: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        Self(Box::new(show))
+        Self(Arc::new(show))
     }
 
     pub(super) fn show(&self, progress: Progress) {

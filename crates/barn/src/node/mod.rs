@@ -11,7 +11,7 @@ mod service;
 mod threads;
 
 pub use config::{NodeConfig, REGION_BYTES_DEFAULT, ShowProgress};
-pub use service::{NodeView, Rest};
+pub use service::{NodeView, Rest, Traffic};
 
 use crate::connect::environment;
 use crate::error::Error;
@@ -63,6 +63,10 @@ pub struct Node {
     log: Option<Arc<LogStatsHandle>>,
     /// What it found in its log when it started.
     recovery: Option<RecoveryReport>,
+    /// Whether it coordinates its cluster.
+    coordinates: bool,
+    /// Whether its poll loop has ended.
+    ended: bool,
 }
 
 impl fmt::Debug for Node {
@@ -156,6 +160,8 @@ impl Node {
             directory: config.own_directory.clone(),
             log: None,
             recovery: None,
+            coordinates: config.join.is_none(),
+            ended: false,
         };
         let coordinates = config.join.is_none().then_some((&own_address, &connect_options));
         started.member = started.await_membership(coordinates)?;
@@ -353,6 +359,7 @@ impl Node {
     pub fn wait(mut self) -> Result<(), Error> {
         if !self.threads.is_empty() {
             let _ = self.threads.remove(0).join();
+            self.ended = true;
         }
         let why = self.failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         why.map_or(Ok(()), |why| Err(Error::Node(why)))
@@ -363,9 +370,19 @@ impl Drop for Node {
     fn drop(&mut self) {
         // ORDER: Relaxed: a flag that stands alone; the threads look at it again and again.
         self.stopping.store(true, Ordering::Relaxed);
-        block_on(self.membership.leave());
+        match self.coordinates && self.ended {
+            false => block_on(self.membership.leave()),
+            // The coordinator ended with the loop. Nobody is there to be told, and a lease may be long.
+            true => block_on(self.membership.leave_within(Duration::ZERO)),
+        }
         self.stopper.stop();
         for thread in self.threads.drain(..) {
+            // The resolver rests for a tenth of a lease, which may be a minute. Waking it once is not
+            // enough: what it waits for in its round may take that for an answer.
+            while !thread.is_finished() {
+                thread.thread().unpark();
+                std::thread::sleep(Duration::from_millis(1));
+            }
             let _ = thread.join();
         }
         if let Some(directory) = &self.directory {

@@ -2,18 +2,18 @@
 
 use super::CLUSTER_METHOD;
 use super::durable::{Admitted, Durable};
-use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, wire};
+use barn_cluster::{Configuration, Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, RegionId, Reply, Request, Service, Words};
 use barn_heap::Usage;
 use barn_index::Durability;
-use barn_index::node::{Now, Surroundings, Tables};
+use barn_index::node::{Now, ShardStats, Surroundings, Tables};
 use barn_index::wire as table_wire;
 use barn_log::{Position, Record};
 use barn_transaction::participant::{Asked, Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What a node's other methods can see of it.
@@ -25,6 +25,31 @@ pub struct NodeView {
     pub usage: Option<Usage>,
     /// What its transactions did.
     pub transactions: ParticipantStats,
+    /// Clients that have a session.
+    pub clients: u64,
+    /// Transactions that wait for their decision.
+    pub undecided: u64,
+    /// What came over its connections.
+    pub traffic: Traffic,
+    /// The shards that it holds: table, shard, what is in it.
+    pub shards: Vec<(u32, u16, ShardStats)>,
+    /// The newest configuration that it knows: the coordinator's own, where it coordinates.
+    pub configuration: Configuration,
+}
+
+/// What came over a node's connections since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Peers accepted.
+    pub accepted: u64,
+    /// Newcomers refused.
+    pub refused: u64,
+    /// Peers disconnected because of what they sent.
+    pub expelled: u64,
+    /// Requests and messages.
+    pub messages: u64,
+    /// One-sided operations that the tcp agent carried out.
+    pub one_sided: u64,
 }
 
 /// Methods of a node besides those of clusters and transactions.
@@ -228,11 +253,27 @@ impl NodeService {
     }
 
     fn view(&self) -> NodeView {
+        // ORDER: Relaxed: counters, of which nothing else follows.
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let participant = self.participant.as_ref();
         NodeView {
-            // ORDER: Relaxed: a counter.
-            peers: self.stats.peers.load(Ordering::Relaxed),
-            usage: self.participant.as_ref().map(|participant| participant.heap().usage()),
-            transactions: self.participant.as_ref().map(Participant::stats).unwrap_or_default(),
+            peers: count(&self.stats.peers),
+            usage: participant.map(|participant| participant.heap().usage()),
+            transactions: participant.map(Participant::stats).unwrap_or_default(),
+            clients: participant.map_or(0, Participant::clients) as u64,
+            undecided: participant.map_or(0, Participant::waiting) as u64,
+            traffic: Traffic {
+                accepted: count(&self.stats.accepted),
+                refused: count(&self.stats.refused),
+                expelled: count(&self.stats.expelled),
+                messages: count(&self.stats.messages),
+                one_sided: count(&self.stats.operations),
+            },
+            shards: self.tables.stats().collect(),
+            configuration: match &self.coordinator {
+                Some(coordinator) => coordinator.configuration().clone(),
+                None => (*self.directory.configuration()).clone(),
+            },
         }
     }
 }

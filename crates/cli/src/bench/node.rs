@@ -46,7 +46,8 @@ impl BenchNode {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--json", "--until-stdin-ends", "--tcp", "127.0.0.1:0", "--memory"])
+            .args(["serve", "--json", "--until-stdin-ends", "--config", "none"])
+            .args(["--tcp", "127.0.0.1:0", "--memory"])
             .arg(memory_bytes.to_string())
             .arg("--raw-memory")
             .arg(raw_bytes.to_string())
@@ -54,7 +55,7 @@ impl BenchNode {
             .arg("--data")
             .arg(disk.map_or(Path::new("none"), |disk| &disk.data))
             .args(disk.iter().flat_map(|disk| ["--durability", disk.durability.name()]))
-            .arg("--shm")
+            .arg("--socket")
             .arg(directory.join("node.sock"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use barn::{Barn, Table, VALUE_BYTES_MAX};
+use barn::{Table, VALUE_BYTES_MAX};
 
 use crate::command::{Exit, usage};
 use crate::entry;
-use crate::node::NodeArgs;
+use crate::node::{NodeArgs, open_table};
 
 /// The table that the keys are in.
 #[derive(Debug, clap::Args)]
@@ -31,16 +31,12 @@ pub struct TableArgs {
 impl TableArgs {
     /// Opens the table, which must be there.
     pub fn open(&self) -> io::Result<Table> {
-        self.connected(|barn| barn.open_table(&self.table))
+        open_table(&self.node.connect()?, &self.table)
     }
 
     /// Opens the table; one that is not there is made.
     pub fn open_or_create(&self) -> io::Result<Table> {
-        self.connected(|barn| barn.table(&self.table))
-    }
-
-    fn connected(&self, open: impl FnOnce(&Barn) -> Result<Table, barn::Error>) -> io::Result<Table> {
-        open(&self.node.connect()?).map_err(io::Error::other)
+        self.node.connect()?.table(&self.table).map_err(io::Error::other)
     }
 
     /// A key from the command line.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::bytes::human;
 use crate::command::Exit;
-use crate::node::default_address;
+use crate::node::address;
 use crate::report::Spread;
 
 /// Whom to ask.
@@ -35,7 +35,7 @@ pub struct Args {
 
 /// Connects, asks, and times.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
-    let address = args.address.clone().unwrap_or_else(default_address);
+    let address = address(args.address.as_deref())?;
     let options = ConnectOptions {
         deadline: Duration::from_millis(args.deadline_ms),
         token: args.token_file.as_deref().map(crate::token::read).transpose()?,

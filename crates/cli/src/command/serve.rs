@@ -1,67 +1,33 @@
 //! `barn serve`: runs a node until it is told to stop.
+//!
+//! SIGINT or SIGTERM stops it in order: it leaves its cluster, so that nobody waits for its lease to
+//! end. A second one ends the process at once, as does one that comes before the node serves.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::process;
+use std::sync::{Arc, Mutex};
 
-use barn_server::{Server, ServerOptions};
+use barn_fabric::Stopper;
+use barn_server::{Server, notify};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bytes::{Bytes, human};
 use crate::command::Exit;
 use crate::machine::Machine;
+use crate::settings::{SettingsArgs, check_memory};
 
 /// How the node should be.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  barn serve --memory 1GiB\n  barn serve --config /etc/barn/barn.toml\n  \
+    barn serve --tcp 10.0.0.2:7411 --token-file token --join tcp://10.0.0.1:7411")]
 pub struct Args {
-    /// The Unix socket for clients of this host [default: barn/node.sock in the user's runtime
-    /// directory].
-    #[arg(long, value_name = "PATH", env = "BARN_SHM")]
-    pub shm: Option<PathBuf>,
-
-    /// Do not listen for clients of this host.
-    #[arg(long, conflicts_with = "shm")]
-    pub no_shm: bool,
-
-    /// The address for clients of any host; port 0 takes any free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7411", env = "BARN_TCP")]
-    pub tcp: SocketAddr,
-
-    /// Do not listen on tcp.
-    #[arg(long)]
-    pub no_tcp: bool,
-
-    /// Bytes of memory for objects, such as 64MiB or 4GiB.
-    #[arg(long, value_name = "BYTES", default_value = "64MiB", env = "BARN_MEMORY")]
-    pub memory: Bytes,
-
-    /// A node of the cluster to join, such as tcp://HOST:7411. Without it the node begins a cluster
-    /// and coordinates it.
-    #[arg(long, value_name = "ADDRESS", env = "BARN_JOIN")]
-    pub join: Option<String>,
-
-    /// Where the cluster's configuration is kept by the node that coordinates it [default: only in
-    /// memory].
-    #[arg(long, value_name = "DIRECTORY", env = "BARN_DATA", conflicts_with = "join")]
-    pub data: Option<PathBuf>,
-
-    /// The lease of nodes and clients of a new cluster, in milliseconds: whoever is silent for longer
-    /// is taken for dead.
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=600_000))]
-    pub lease_ms: u64,
+    /// The settings.
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 
     /// Bytes of memory that every client may read as it is, for measurements.
     #[arg(long, value_name = "BYTES", default_value = "0", hide = true)]
     pub raw_memory: Bytes,
-
-    /// A file with the token that every tcp client must prove to know.
-    #[arg(long, value_name = "FILE", env = "BARN_TOKEN_FILE")]
-    pub token_file: Option<PathBuf>,
-
-    /// Let tcp clients of other hosts in without a token. Whoever can reach the port can then
-    /// read this node's memory; loopback needs no flag.
-    #[arg(long)]
-    pub allow_unauthenticated: bool,
 
     /// Stop when standard input ends: for programs that start a node of their own.
     #[arg(long, hide = true)]
@@ -70,35 +36,26 @@ pub struct Args {
 
 /// Runs the node; returns when it was stopped.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
-    let options = ServerOptions {
-        shm: (!args.no_shm).then(|| args.shm.clone().unwrap_or_else(ServerOptions::default_socket)),
-        tcp: (!args.no_tcp).then_some(args.tcp),
-        token: args.token_file.as_deref().map(crate::token::read).transpose()?,
-        allow_unauthenticated: args.allow_unauthenticated,
-        memory_bytes: args.memory.0,
-        raw_bytes: args.raw_memory.0,
-        join: args.join.clone(),
-        data: args.data.clone(),
-        lease: std::time::Duration::from_millis(args.lease_ms),
-        ..ServerOptions::default()
-    };
-    if options.shm.is_none() && options.tcp.is_none() {
-        return Err(io::Error::other("a node that listens nowhere serves nobody: drop --no-shm or --no-tcp"));
+    let effective = args.settings.resolve()?;
+    for (name, meant) in &effective.suspects {
+        warn(&format!("environment variable {name} means nothing; {meant} would"));
     }
-    check_memory(&options, &Machine::here())?;
-    let server = Server::start(&options).map_err(io::Error::other)?;
-    announce(&server, json)?;
+    for settled in effective.not_in_force() {
+        let (key, origin) = (settled.setting.key, &settled.origin);
+        warn(&format!("{key} ({origin}): this version reads it and does nothing about it yet"));
+    }
+    let mut options = effective.options();
+    options.raw_bytes = args.raw_memory.0;
+    options.token = options.token_file.as_deref().map(crate::token::read).transpose()?;
+    let asked = options.memory_bytes.saturating_add(options.raw_bytes).saturating_add(options.scratch_bytes);
+    check_memory(asked, &Machine::here())?;
 
+    let stop = on_signals()?;
+    let server = Server::start(&options).map_err(io::Error::other)?;
     let stopper = server.stopper();
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    std::thread::spawn({
-        let stopper = stopper.clone();
-        move || {
-            if signals.forever().next().is_some() {
-                stopper.stop();
-            }
-        }
-    });
+    *stop.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(stopper.clone());
+    announce(&server, json)?;
+    told(notify::ready(&format!("member {} serves", server.status().member)));
     if args.until_stdin_ends {
         std::thread::spawn(move || {
             let _ = io::stdin().read_to_end(&mut Vec::new());
@@ -112,18 +69,40 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Refuses to take more memory than there is: the system would end this process, or another.
-fn check_memory(options: &ServerOptions, machine: &Machine) -> io::Result<()> {
-    let asked = options.memory_bytes.saturating_add(options.raw_bytes).saturating_add(options.scratch_bytes);
-    // A machine that does not say how much it has is taken at its user's word.
-    if machine.memory_available_bytes == 0 || asked <= machine.memory_available_bytes {
-        return Ok(());
+fn warn(what: &str) {
+    anstream::eprintln!("barn: warning: {what}");
+}
+
+/// A service manager that cannot be told is no reason not to serve.
+fn told(outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        warn(&format!("the service manager ($NOTIFY_SOCKET) was not told: {error}"));
     }
-    Err(io::Error::other(format!(
-        "--memory asks for {}, and {} are available here: ask for less, or free some",
-        human(asked),
-        human(machine.memory_available_bytes)
-    )))
+}
+
+/// Where the thread that waits for signals finds what to stop.
+type Stop = Arc<Mutex<Option<Stopper>>>;
+
+/// Waits for signals from now on: what comes before the node serves ends the process at once.
+fn on_signals() -> io::Result<Stop> {
+    let stop = Stop::default();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            for signal in signals.forever() {
+                // Taken: the next signal finds nothing to stop, and ends the process.
+                match stop.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
+                    Some(stopper) => {
+                        told(notify::stopping());
+                        stopper.stop();
+                    }
+                    None => process::exit(128 + signal),
+                }
+            }
+        }
+    });
+    Ok(stop)
 }
 
 /// Says where the node is, once it is ready: one line of JSON, or words.
@@ -164,23 +143,4 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
     }
     writeln!(out, "Ctrl-C stops it; `barn ping` in another terminal talks to it.")?;
     out.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_memory_than_there_is_is_refused() {
-        let mut machine = Machine::here();
-        machine.memory_available_bytes = 1 << 30;
-        let options = |memory_bytes| ServerOptions { memory_bytes, ..ServerOptions::default() };
-        assert!(check_memory(&options(64 << 20), &machine).is_ok());
-        for bytes in [1 << 30, 1 << 50, u64::MAX] {
-            let error = check_memory(&options(bytes), &machine).unwrap_err().to_string();
-            assert!(error.contains("1 GiB are available"), "{error}");
-        }
-        machine.memory_available_bytes = 0;
-        assert!(check_memory(&options(1 << 50), &machine).is_ok());
-    }
 }

@@ -17,12 +17,19 @@ pub struct Node {
 
 impl Node {
     pub fn start() -> Self {
+        Self::start_with(&["--no-tcp"])
+    }
+
+    /// The same, with settings of the test's own.
+    pub fn start_with(settings: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // ORDER: Relaxed: only that numbers differ matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-cli-{}-{number}", std::process::id()));
         let mut child = Command::new(env!("CARGO_BIN_EXE_barn"))
-            .args(["serve", "--json", "--until-stdin-ends", "--no-tcp", "--memory", "64MiB", "--shm"])
+            .args(["serve", "--json", "--until-stdin-ends", "--config", "none", "--data", "none"])
+            .args(settings)
+            .args(["--memory", "64MiB", "--socket"])
             .arg(directory.join("node.sock"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -32,6 +39,16 @@ impl Node {
         BufReader::new(child.stdout.take().expect("is a pipe")).read_line(&mut line).expect("speaks");
         assert!(line.starts_with('{'), "the node did not start: {line}");
         Self { child, directory }
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it listens on tcp.
+    pub fn tcp(&self) -> String {
+        self.json(&["ping", "--count", "1"])["node"]["tcp"].as_str().expect("listens on tcp").to_owned()
     }
 
     pub fn address(&self) -> String {
@@ -72,6 +89,39 @@ impl Node {
     }
 }
 
+/// Runs a command in an environment of the test's own, where no node is known.
+pub fn barn_in(environment: &[(&str, &str)], args: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_barn"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("BARN_") || name.to_string_lossy().starts_with("XDG_") {
+            command.env_remove(name);
+        }
+    }
+    let output = command.args(args).envs(environment.iter().copied()).stdin(Stdio::null()).output();
+    Ran(output.expect("starts"))
+}
+
+/// A directory of the test's own, gone with it.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("barn-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("makes");
+        Self(path)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
@@ -103,6 +153,15 @@ impl Ran {
     pub fn says(&self, words: &str) -> &Self {
         assert!(self.err().contains(words), "{}", self.err());
         self
+    }
+
+    /// The failure, as the one object of JSON that it is.
+    #[track_caller]
+    pub fn failure(&self) -> Value {
+        let failure: Value =
+            serde_json::from_str(&self.err()).unwrap_or_else(|error| panic!("{error}: {}", self.err()));
+        assert_eq!(failure["code"].as_i64(), self.0.status.code().map(i64::from));
+        failure
     }
 
     pub fn out(&self) -> String {

@@ -171,7 +171,13 @@ impl Membership {
     /// Leaves: at once stops counting on the lease, then waits until the coordinator knows, but
     /// for a lease's length at most: by then it will have noticed by itself.
     pub async fn leave(&self) {
-        let by = self.now() + self.lease_length();
+        self.leave_within(self.lease_length()).await;
+    }
+
+    /// As [`Self::leave`], and waits no longer than this where the coordinator cannot be told: for who
+    /// knows that nobody is there to be told.
+    pub async fn leave_within(&self, longest: Duration) {
+        let by = self.now() + longest.min(self.lease_length());
         {
             let mut inner = self.lock();
             inner.leaving.get_or_insert(Leaving { by, asked: false });

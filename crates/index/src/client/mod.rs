@@ -18,4 +18,4 @@ pub use memory::{Memory, Unreadable};
 pub use scan::Scan;
 pub use table::{Table, TableStats, Way};
 pub use transaction::TableTransaction;
-pub use update::{Put, Swapped};
+pub use update::{Put, Swapped, Write, Written};

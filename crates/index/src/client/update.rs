@@ -23,6 +23,28 @@ impl Put {
     }
 }
 
+/// A put among many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// How it is put.
+    pub put: Put,
+    /// Only if the key has no value.
+    pub if_absent: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The key has this value.
+    Stored,
+    /// The key had a value already, and keeps it.
+    Kept,
+}
+
 /// What came of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swapped {
@@ -186,37 +208,81 @@ impl Table {
     /// Gives many keys values: as few messages as can be. Of a key that is there twice, the last counts.
     /// If it fails, some may have been put.
     pub async fn put_many(&self, pairs: &[(&[u8], &[u8])], put: Put) -> Result<(), TableError> {
+        let update = |at: usize| {
+            let (key, value) = pairs[at];
+            Update {
+                operation: Operation::Put,
+                key,
+                value,
+                operand: 0,
+                expires: put.expires,
+                durability: self.durability,
+            }
+        };
+        self.change_many(pairs.len(), update, |_, done| done.map(drop)).await
+    }
+
+    /// Carries many puts out, each with an expiry of its own, and says of each what came of it. One that
+    /// is refused is no reason not to do the others.
+    ///
+    /// If it fails as a whole, `outcomes` is still of the same length: what is not known to have been
+    /// done is [`TableError::Indeterminate`].
+    pub async fn write_many(
+        &self,
+        writes: &[Write<'_>],
+        outcomes: &mut Vec<Result<Written, TableError>>,
+    ) -> Result<(), TableError> {
+        outcomes.clear();
+        outcomes.resize(writes.len(), Err(TableError::Indeterminate));
+        let update = |at: usize| {
+            let Write { key, value, put, if_absent } = writes[at];
+            let operation = if if_absent { Operation::Insert } else { Operation::Put };
+            Update { operation, key, value, operand: 0, expires: put.expires, durability: self.durability }
+        };
+        let each = |at: usize, done: Result<Outcome, TableError>| {
+            outcomes[at] = done.map(|outcome| match outcome {
+                Outcome::Done => Written::Stored,
+                _ => Written::Kept,
+            });
+            Ok(())
+        };
+        self.change_many(writes.len(), update, each).await
+    }
+
+    /// Carries `count` changes out, in as few messages as can be; those of one key in their order. `each`
+    /// is told what came of a change, and ends it all with an error.
+    async fn change_many<'u>(
+        &self,
+        count: usize,
+        update: impl Fn(usize) -> Update<'u>,
+        mut each: impl FnMut(usize, Result<Outcome, TableError>) -> Result<(), TableError>,
+    ) -> Result<(), TableError> {
         let mut left: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
-        for (at, (key, value)) in pairs.iter().enumerate() {
-            self.check_value(value)?;
-            left[self.shard_at(self.key(key)?)].push(at);
+        for at in 0..count {
+            let Update { key, value, .. } = update(at);
+            match self.check_value(value).and_then(|()| self.key(key)) {
+                Ok(key) => left[self.shard_at(key)].push(at),
+                Err(error) => each(at, Err(error))?,
+            }
         }
         let (mut message, mut answer) = (Vec::new(), Vec::new());
         for (shard, left) in self.inner.shards.iter().zip(&mut left) {
             let mut waits = self.inner.client.attempts();
             while !left.is_empty() {
-                let count = batch(left, |at| pairs[at].0.len() + pairs[at].1.len());
+                let count = batch(left, |at| {
+                    let Update { key, value, .. } = update(at);
+                    key.len() + value.len()
+                });
                 wire::begin(&mut message, shard.part.table, shard.part.shard, count as u16);
-                for at in &left[..count] {
-                    let (key, value) = pairs[*at];
-                    let operation = Operation::Put;
-                    let update = Update {
-                        operation,
-                        key,
-                        value,
-                        operand: 0,
-                        expires: put.expires,
-                        durability: self.durability,
-                    };
-                    wire::add_update(&mut message, &update);
-                }
+                left[..count].iter().for_each(|at| wire::add_update(&mut message, &update(*at)));
                 self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;
                 let mut rest = &answer[..];
                 let mut again = Vec::new();
                 for at in left.drain(..count) {
                     let (said, value) = next_answer(&mut rest).map_err(malformed)?;
-                    if judge(said.outcome.get(), value)? == Outcome::Again {
-                        again.push(at);
+                    match judge(said.outcome.get(), value) {
+                        Ok(Outcome::Again) => again.push(at),
+                        done => each(at, done)?,
                     }
                 }
                 if !again.is_empty() {

@@ -7,10 +7,10 @@ use barn_fabric::seam::SystemClock;
 use barn_fabric::{Region, RegionId, Registry, Rights};
 use barn_heap::{Heap, HeapOptions, Purpose};
 use barn_layout::object::LockMode;
+use barn_layout::transaction::{Change, ParticipantEntry};
 use barn_layout::transaction::{
     Hello, Known, PREPARE_LAST, Prepare, State, Step, StepKind, TransactionId, WriteEntry,
 };
-use barn_layout::transaction::{Change, ParticipantEntry};
 use std::time::Duration;
 use zerocopy::FromBytes;
 
@@ -18,8 +18,10 @@ const BYTES: usize = 4 << 20;
 const REGION: RegionId = RegionId(1);
 const CLIENT: PeerId = PeerId(1);
 const RESOLVER: PeerId = PeerId(2);
-const ID: TransactionId =
-    TransactionId { session: zerocopy::little_endian::U64::new(11), number: zerocopy::little_endian::U64::new(1) };
+const ID: TransactionId = TransactionId {
+    session: zerocopy::little_endian::U64::new(11),
+    number: zerocopy::little_endian::U64::new(1),
+};
 
 /// A node whose changes are recorded, and a copy of it that hears of nothing else.
 struct Logged {

@@ -224,6 +224,11 @@ impl Participant {
         self.stats
     }
 
+    /// How many clients have a session.
+    pub fn clients(&self) -> usize {
+        self.sessions.clients()
+    }
+
     /// How many transactions wait for their decision.
     pub fn waiting(&self) -> usize {
         self.held.len()

@@ -67,6 +67,11 @@ impl Sessions {
         self.by_peer.get_mut(&peer)
     }
 
+    /// How many are clients'.
+    pub(super) fn clients(&self) -> usize {
+        self.by_peer.values().filter(|session| session.role != Role::Resolver).count()
+    }
+
     pub(super) fn is_resolver(&self, peer: PeerId) -> bool {
         self.by_peer.get(&peer).is_some_and(|session| session.role == Role::Resolver)
     }

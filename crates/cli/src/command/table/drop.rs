@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use serde_json::json;
 
 use crate::command::{Exit, no, print_json, say, usage};
-use crate::node::NodeArgs;
+use crate::node::{NodeArgs, explained, open_table};
 
 /// What to drop; its help is on [`super::Action::Drop`].
 #[derive(Debug, clap::Args)]
@@ -30,13 +30,13 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     }
     let barn = args.node.connect()?;
     if !args.yes {
-        let table = barn.open_table(&args.name).map_err(io::Error::other)?;
+        let table = open_table(&barn, &args.name)?;
         let keys = table.stats().map_or_else(|_| "its".into(), |stats| stats.shards.keys.to_string());
         if !confirmed(&format!("Drop table `{}` with {keys} keys? [y/N] ", args.name))? {
             return Ok(no("nothing was dropped"));
         }
     }
-    barn.drop_table(&args.name).map_err(io::Error::other)?;
+    barn.drop_table(&args.name).map_err(|error| explained(&barn, error))?;
     if json {
         print_json(&json!({ "name": args.name, "dropped": true }))?;
     } else {

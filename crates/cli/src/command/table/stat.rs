@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bytes::human;
 use crate::command::{Exit, print_json};
-use crate::node::NodeArgs;
+use crate::node::{NodeArgs, open_table};
 
 /// Which table; its help is on [`super::Action::Stat`].
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub struct Args {
 /// Asks the table's nodes and prints what they say, all together.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let barn = args.node.connect()?;
-    let stats = barn.open_table(&args.name).and_then(|table| table.stats()).map_err(io::Error::other)?;
+    let stats = open_table(&barn, &args.name)?.stats().map_err(io::Error::other)?;
     let tables = barn.tables().map_err(io::Error::other)?;
     let dropped = || io::Error::other(format!("table `{}` has just been dropped", args.name));
     let table = tables.iter().find(|table| table.name == args.name).ok_or_else(dropped)?;
