@@ -7,6 +7,7 @@ use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
 use barn_heap::Usage;
 use barn_index::node::{Now, Surroundings, Tables};
 use barn_index::wire as table_wire;
+use barn_transaction::FENCED;
 use barn_transaction::participant::{Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
 use std::fmt;
@@ -116,8 +117,7 @@ impl NodeService {
         let member = participant.member();
         let changed = participant.take_changed_tables();
         let Some(heap) = participant.heap_mut() else {
-            return reply
-                .refuse("this node has lost its place in the cluster and serves nobody until it is back");
+            return reply.refuse(&format!("{FENCED} and serves nobody until it is back"));
         };
         // The coordinator's own node knows of a new table before anybody else does.
         let known;

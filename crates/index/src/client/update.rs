@@ -1,12 +1,13 @@
 //! Changing keys: always by the node that holds them.
 
 use super::buffers::Buffers;
+use super::follow::Unheard;
 use super::read::{malformed, said_no};
-use super::table::Table;
+use super::table::{Counts, Table};
 use crate::error::TableError;
 use crate::wire::{self, Method, Update, next_answer};
 use barn_layout::table::{Operation, Outcome};
-use barn_transaction::ClientError;
+use barn_transaction::Waits;
 use std::time::Duration;
 
 /// How a value is put.
@@ -46,16 +47,9 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The most changes in one message.
 const BATCH_MAX: usize = 1024;
 
-/// A change that was sent and whose answer did not come may have been made.
-fn sent(error: TableError) -> TableError {
-    match error {
-        TableError::Client(ClientError::SessionLost | ClientError::Deadline) => TableError::Indeterminate,
-        other => other,
-    }
-}
-
 impl Table {
-    /// Gives a key a value; gives its version.
+    /// Gives a key a value; gives its version. If a node is lost it is done again, until the deadline:
+    /// see [`barn_transaction::Retry`].
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, TableError> {
         self.put_with(key, value, Put::default()).await
     }
@@ -66,19 +60,22 @@ impl Table {
         Ok(self.update(update).await?.version)
     }
 
-    /// Gives a key a value if it has none; false if it has.
+    /// Gives a key a value if it has none; false if it has. Never done again when it is not known
+    /// whether it was: `Err(Indeterminate)`.
     pub async fn insert(&self, key: &[u8], value: &[u8], put: Put) -> Result<bool, TableError> {
         let update = Update { operation: Operation::Insert, key, value, operand: 0, expires: put.expires };
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
-    /// Removes a key; false if it was not there.
+    /// Removes a key; false if it was not there, or if it was removed by an attempt whose answer was
+    /// lost: see [`barn_transaction::Retry`].
     pub async fn delete(&self, key: &[u8]) -> Result<bool, TableError> {
         let update = Update { operation: Operation::Delete, key, value: &[], operand: 0, expires: 0 };
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
-    /// Gives a key a value if it still has this version.
+    /// Gives a key a value if it still has this version. Never done again when it is not known whether
+    /// it was: `Err(Indeterminate)`.
     pub async fn swap(
         &self,
         key: &[u8],
@@ -103,7 +100,8 @@ impl Table {
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
-    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum.
+    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum. Never done again
+    /// when it is not known whether it was: `Err(Indeterminate)`.
     pub async fn increment(&self, key: &[u8], by: i64) -> Result<i64, TableError> {
         self.increment_with(key, by, Put::default()).await
     }
@@ -119,22 +117,26 @@ impl Table {
 
     /// Carries a change out, again while something is in its way.
     async fn update(&self, update: Update<'_>) -> Result<Done, TableError> {
-        let key = self.key(update.key)?;
         self.check_value(update.value)?;
+        Counts::add(&self.inner.counts.updates, 1);
+        let idempotent = matches!(update.operation, Operation::Put | Operation::Delete);
+        self.changing(idempotent, async |table, waits| table.update_once(&update, waits).await).await
+    }
+
+    async fn update_once(&self, update: &Update<'_>, waits: &mut Waits<'_>) -> Result<Done, Unheard> {
+        let key = self.key(update.key)?;
         let shard = self.shard(key);
         let mut buffers = Buffers::take();
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
-        wire::add_update(message, &update);
-        let mut waits = None;
+        wire::add_update(message, update);
         loop {
-            self.ask(shard, Method::Update, message, answer).await.map_err(sent)?;
+            self.ask(shard, Method::Update, message, answer, waits.left()).await?;
             let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
             match judge(said.outcome.get(), value)? {
                 Outcome::Again => {
-                    let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
                     if !waits.next().await {
-                        return Err(TableError::Contended);
+                        return Err(TableError::Contended.into());
                     }
                 }
                 outcome => {
@@ -147,14 +149,27 @@ impl Table {
     /// Gives many keys values: as few messages as can be. Of a key that is there twice, the last counts.
     /// If it fails, some may have been put.
     pub async fn put_many(&self, pairs: &[(&[u8], &[u8])], put: Put) -> Result<(), TableError> {
-        let mut left: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
-        for (at, (key, value)) in pairs.iter().enumerate() {
+        for (key, value) in pairs {
+            self.key(key)?;
             self.check_value(value)?;
+        }
+        Counts::add(&self.inner.counts.updates, pairs.len() as u64);
+        self.changing(true, async |table, waits| table.put_many_once(pairs, put, waits).await).await
+    }
+
+    /// One attempt at all of them: what was put before the link was lost is put again.
+    async fn put_many_once(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        put: Put,
+        waits: &mut Waits<'_>,
+    ) -> Result<(), Unheard> {
+        let mut left: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
+        for (at, (key, _)) in pairs.iter().enumerate() {
             left[self.shard_at(self.key(key)?)].push(at);
         }
         let (mut message, mut answer) = (Vec::new(), Vec::new());
         for (shard, left) in self.inner.shards.iter().zip(&mut left) {
-            let mut waits = self.inner.client.attempts();
             while !left.is_empty() {
                 let count = batch(left, |at| pairs[at].0.len() + pairs[at].1.len());
                 wire::begin(&mut message, shard.part.table, shard.part.shard, count as u16);
@@ -164,7 +179,7 @@ impl Table {
                     let update = Update { operation, key, value, operand: 0, expires: put.expires };
                     wire::add_update(&mut message, &update);
                 }
-                self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;
+                self.ask(shard, Method::Update, &message, &mut answer, waits.left()).await?;
                 let mut rest = &answer[..];
                 let mut again = Vec::new();
                 for at in left.drain(..count) {
@@ -176,7 +191,7 @@ impl Table {
                 if !again.is_empty() {
                     left.splice(0..0, again);
                     if !waits.next().await {
-                        return Err(TableError::Contended);
+                        return Err(TableError::Contended.into());
                     }
                 }
             }

@@ -244,9 +244,7 @@ impl Participant {
             self.look_at_lease();
         }
         if self.fenced && method != Method::Orphans && method != Method::Freeze {
-            return Err(
-                "this node has lost its place in the cluster and serves nobody until it is back".into()
-            );
+            return Err(format!("{} and serves nobody until it is back", crate::error::FENCED));
         }
         match method {
             Method::Prepare => {

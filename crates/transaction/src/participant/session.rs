@@ -135,7 +135,10 @@ impl Participant {
         };
         self.sessions.live.insert(id);
         self.sessions.by_peer.insert(peer, session);
+        let configuration = self.directory.configuration();
         let welcome = Welcome {
+            cluster: configuration.cluster.into(),
+            life: configuration.member(self.member).map_or(0, |member| member.life.0).into(),
             lease_ms: (self.lease.as_millis() as u64).into(),
             epoch: epoch.into(),
             member: self.member.0.into(),
