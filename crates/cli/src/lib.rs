@@ -4,6 +4,7 @@
 //! - [`machine`]: the facts about this machine that every benchmark's result carries;
 //! - [`doctor`]: what those facts mean for Barn, and the command that improves them;
 //! - [`node`], [`entry`]: the node that a command talks to; keys and values as lines and JSON;
+//! - [`logs`]: how a node's log is written;
 //! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar.
 //!
 //! What always holds: a missing or garbled file under `/proc` or `/sys` is "unknown", never
@@ -20,6 +21,7 @@ pub mod command;
 pub mod doctor;
 pub mod duration;
 pub mod entry;
+pub mod logs;
 pub mod machine;
 pub mod node;
 pub mod progress;

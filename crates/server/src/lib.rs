@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod method;
+mod metrics;
 mod options;
 mod service;
 mod status;
@@ -15,6 +16,7 @@ pub use status::{MemberStatus, PurposeStatus, RegionStatus, Status};
 
 use barn::node::{Node, NodeConfig};
 use barn_fabric::{Region, RegionError, RegionId, RegionOptions, Registry, Rights, Stopper};
+use metrics::Metrics;
 use service::ProcessService;
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,6 +30,13 @@ pub enum ServerError {
     Memory(RegionError),
     /// It could not start, or its loop failed.
     Node(barn::Error),
+    /// The port of its metrics could not be opened.
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// A directory that it needs could not be made.
     Directory {
         /// Which.
@@ -42,6 +51,9 @@ impl fmt::Display for ServerError {
         match self {
             Self::Memory(cause) => cause.fmt(f),
             Self::Node(cause) => cause.fmt(f),
+            Self::Metrics { address, cause } => {
+                write!(f, "cannot listen on {address} for metrics: {cause}; choose another address")
+            }
             Self::Directory { path, cause } => write!(f, "cannot make the directory {path}: {cause}"),
         }
     }
@@ -54,6 +66,7 @@ impl std::error::Error for ServerError {}
 pub struct Server {
     node: Node,
     status: Arc<Mutex<Status>>,
+    metrics: Option<Metrics>,
 }
 
 /// A region's line in the status.
@@ -114,8 +127,24 @@ impl Server {
                 node.regions().map(|(id, region)| region_status(id, region, Rights::READ, "objects"));
             status.regions.extend(objects);
             status.directory = Some(node.directory().clone());
+            status.announce();
         }
-        Ok(Self { node, status })
+        let metrics = match options.metrics {
+            None => None,
+            Some(address) => {
+                let opened = Metrics::open(address, node.probe());
+                Some(opened.map_err(|cause| ServerError::Metrics { address, cause })?)
+            }
+        };
+        if let Some(metrics) = &metrics {
+            tracing::info!(address = %metrics.address(), "metrics are at http://{}/metrics", metrics.address());
+        }
+        Ok(Self { node, status, metrics })
+    }
+
+    /// Where its metrics are, if they are shown.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Metrics::address)
     }
 
     /// The Unix socket, if there is one.
@@ -140,7 +169,13 @@ impl Server {
 
     /// Serves until stopped.
     pub fn run(self) -> Result<(), ServerError> {
-        self.node.wait().map_err(ServerError::Node)
+        let _metrics = self.metrics;
+        let ended = self.node.wait().map_err(ServerError::Node);
+        match &ended {
+            Ok(()) => tracing::info!("the node was stopped"),
+            Err(error) => tracing::error!(%error, "the node has ended"),
+        }
+        ended
     }
 }
 

@@ -40,6 +40,8 @@ pub struct ServerOptions {
     pub data: Option<PathBuf>,
     /// The lease of members and sessions of a new cluster.
     pub lease: Duration,
+    /// Where metrics are shown over HTTP; none to show none. Port 0 for any.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for ServerOptions {
@@ -55,6 +57,7 @@ impl Default for ServerOptions {
             join: None,
             data: None,
             lease: barn_cluster::LEASE_DEFAULT,
+            metrics: None,
         }
     }
 }

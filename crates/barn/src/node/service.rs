@@ -1,6 +1,7 @@
 //! What a node answers: its cluster's questions, its clients' transactions, and the rest.
 
 use super::CLUSTER_METHOD;
+use super::figures::{Board, Figures, Handled, ShardFigures, Times};
 use barn_cluster::{Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, Reply, Request, Service};
@@ -44,6 +45,10 @@ pub(super) struct NodeService {
     tables: Tables,
     /// An answer about a table in the making.
     answer: Vec<u8>,
+    times: Times,
+    board: Arc<Board>,
+    /// Peers that were refused and expelled, as was last said.
+    said: (u64, u64),
 }
 
 impl fmt::Debug for NodeService {
@@ -60,6 +65,7 @@ impl NodeService {
         arriving: Arc<Mutex<Option<Participant>>>,
         rest: Option<Box<dyn Rest>>,
         stats: Arc<NodeStats>,
+        board: Arc<Board>,
     ) -> Self {
         Self {
             coordinator,
@@ -71,6 +77,37 @@ impl NodeService {
             stats,
             tables: Tables::default(),
             answer: Vec::new(),
+            times: Times::default(),
+            board,
+            said: (0, 0),
+        }
+    }
+
+    /// Writes down what was counted, for others to see.
+    fn publish(&mut self) {
+        let configuration = self.directory.configuration();
+        let name = |table| configuration.table(table).map_or_else(String::new, |placed| placed.name.clone());
+        let shards = self.tables.stats();
+        let shards = shards.map(|(table, shard, stats)| ShardFigures { name: name(table), table, shard, stats });
+        let participant = self.participant.as_ref();
+        self.board.publish(Figures {
+            operations: self.tables.operations(),
+            transactions: participant.map(Participant::stats).unwrap_or_default(),
+            held: participant.map_or(0, |participant| participant.waiting() as u64),
+            sessions: participant.map_or(0, |participant| participant.sessions() as u64),
+            epoch: participant.map_or(0, |participant| participant.heap().epoch()),
+            usage: participant.map(|participant| participant.heap().usage()),
+            shards: shards.collect(),
+            times: self.times.clone(),
+            log: None,
+        });
+        // However many come at once, one line tells of them.
+        // ORDER: Relaxed: counters.
+        let now = (self.stats.refused.load(Ordering::Relaxed), self.stats.expelled.load(Ordering::Relaxed));
+        if now != self.said {
+            let (refused, expelled) = (now.0 - self.said.0, now.1 - self.said.1);
+            tracing::warn!(refused, expelled, "peers were turned away: wrong token, too many, or garbage");
+            self.said = now;
         }
     }
 
@@ -150,13 +187,47 @@ impl NodeService {
 impl Service for NodeService {
     #[inline]
     fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        let (method, began) = (request.method, self.times.begin());
+        self.serve(request, reply);
+        if began.is_some() {
+            self.times.end(began, handled(method));
+        }
+    }
+
+    fn message(&mut self, peer: PeerId, body: &[u8]) {
+        if let Some(participant) = self.participant() {
+            participant.message(peer, body);
+        }
+    }
+
+    fn gone(&mut self, peer: PeerId) {
+        if let Some(participant) = self.participant() {
+            participant.gone(peer);
+        }
+    }
+}
+
+/// What a method is about.
+fn handled(method: u16) -> Handled {
+    match method {
+        _ if method == table_wire::Method::Get as u16 => Handled::TableGet,
+        _ if method == table_wire::Method::Update as u16 => Handled::TableUpdate,
+        _ if (Method::Prepare as u16..=Method::Validate as u16).contains(&method) => Handled::Transaction,
+        _ => Handled::Other,
+    }
+}
+
+impl NodeService {
+    #[inline]
+    fn serve(&mut self, request: Request<'_>, reply: Reply<'_>) {
         if (Method::Hello as u16..METHODS_END).contains(&request.method) {
             // The node's own resolver asks this many times a lease: it is the node's clock, too.
-            if request.method == Method::Orphans as u16
-                && let Some(coordinator) = &mut self.coordinator
-            {
-                // A store that fails now will fail the next request that needs it.
-                let _ = coordinator.tick(self.clock.now());
+            if request.method == Method::Orphans as u16 {
+                if let Some(coordinator) = &mut self.coordinator {
+                    // A store that fails now will fail the next request that needs it.
+                    let _ = coordinator.tick(self.clock.now());
+                }
+                self.publish();
             }
             return match self.participant() {
                 Some(participant) => participant.call(request, reply),
@@ -173,17 +244,5 @@ impl Service for NodeService {
         let Some(mut rest) = self.rest.take() else { return reply.unknown_method() };
         rest.call(request, reply, &|| self.view());
         self.rest = Some(rest);
-    }
-
-    fn message(&mut self, peer: PeerId, body: &[u8]) {
-        if let Some(participant) = self.participant() {
-            participant.message(peer, body);
-        }
-    }
-
-    fn gone(&mut self, peer: PeerId) {
-        if let Some(participant) = self.participant() {
-            participant.gone(peer);
-        }
     }
 }

@@ -50,6 +50,20 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=600_000))]
     pub lease_ms: u64,
 
+    /// Where metrics for Prometheus, health and readiness are shown over HTTP, such as
+    /// 127.0.0.1:9411; port 0 takes any free one [default: nowhere].
+    #[arg(long, value_name = "ADDRESS:PORT", env = "BARN_METRICS")]
+    pub metrics: Option<SocketAddr>,
+
+    /// What is logged on standard error: error, warn, info, debug, trace or off, also by part, as in
+    /// warn,barn_cluster=debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "BARN_LOG")]
+    pub log: String,
+
+    /// Log lines of JSON instead of text.
+    #[arg(long, env = "BARN_LOG_JSON")]
+    pub log_json: bool,
+
     /// Bytes of memory that every client may read as it is, for measurements.
     #[arg(long, value_name = "BYTES", default_value = "0", hide = true)]
     pub raw_memory: Bytes,
@@ -70,6 +84,7 @@ pub struct Args {
 
 /// Runs the node; returns when it was stopped.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
+    crate::logs::start(&args.log, args.log_json)?;
     let options = ServerOptions {
         shm: (!args.no_shm).then(|| args.shm.clone().unwrap_or_else(ServerOptions::default_socket)),
         tcp: (!args.no_tcp).then_some(args.tcp),
@@ -80,6 +95,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         join: args.join.clone(),
         data: args.data.clone(),
         lease: std::time::Duration::from_millis(args.lease_ms),
+        metrics: args.metrics,
         ..ServerOptions::default()
     };
     if options.shm.is_none() && options.tcp.is_none() {
@@ -161,6 +177,9 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
     }
     if let Some(tcp) = &status.tcp {
         writeln!(out, "  {tcp}")?;
+    }
+    if let Some(metrics) = server.metrics_address() {
+        writeln!(out, "  http://{metrics}/metrics")?;
     }
     writeln!(out, "Ctrl-C stops it; `barn ping` in another terminal talks to it.")?;
     out.flush()

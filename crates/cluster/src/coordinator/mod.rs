@@ -204,6 +204,9 @@ impl Coordinator {
             }
         }
         let expired = self.store.expired(now).await?;
+        for member in &expired {
+            tracing::warn!(member = member.0, "a member is expelled: its lease has ended");
+        }
         Ok(self.expel(now, &expired).await? || reloaded)
     }
 

@@ -212,6 +212,16 @@ impl Participant {
         self.stats
     }
 
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether the node has no lease, as far as was seen last.
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
     /// How many transactions wait for their decision.
     pub fn waiting(&self) -> usize {
         self.held.len()

@@ -97,6 +97,11 @@ impl Sessions {
         Some(session)
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_peer.len()
+    }
+
     /// The earliest epoch that a live session may still be reading in.
     fn oldest_epoch(&self) -> Option<u64> {
         self.by_peer.values().map(|session| session.epoch).min()
@@ -198,6 +203,8 @@ impl Participant {
         let ending = sessions.filter(|(_, session)| over(session, self.lease)).map(|(peer, _)| *peer);
         for peer in ending.collect::<Vec<_>>() {
             self.stats.expired += 1;
+            let session = self.sessions.by_peer.get(&peer).map_or(0, |session| session.id);
+            tracing::warn!(session = format_args!("{session:016x}"), %peer, "a session has ended by its lease");
             self.end_session(peer);
         }
     }
