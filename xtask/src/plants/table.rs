@@ -100,6 +100,11 @@ const fn tables() -> Gate {
     }
 }
 
+/// A gate of real nodes that are killed and started again.
+const fn restart(filter: &'static str) -> Gate {
+    Gate { package: "barn", target: Target::Test("restart"), filter, loom: false }
+}
+
 /// A gate of the loom model of how a client's operations are counted.
 const fn loom_activity() -> Gate {
     Gate { package: "barn-transaction", target: Target::Lib, filter: "loom", loom: true }
@@ -110,6 +115,8 @@ const CONFLICTING: &str = "conflicting_commits_have_one_order";
 const ONE_ORDER_EACH: &str = "every_key_has_one_order";
 const MOVES: &str = "a_key_that_moves_under_a_read_is_not_missed";
 const OVERTAKEN: &str = "a_read_that_the_log_overtakes_is_never_believed";
+const NOT_TWICE: &str = "links_that_break_make_nothing_happen_twice";
+const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -372,6 +379,11 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "cache_unverified", gate: unit("barn-index", OVERTAKEN), fails: OVERTAKEN },
     Plant { name: "old_segment_left", gate: tables(), fails: ONE_ORDER_EACH },
     Plant { name: "swap_ignores_version", gate: tables(), fails: ONE_ORDER_EACH },
+    // Clients that outlive nodes and clusters.
+    Plant { name: "increment_repeated", gate: restart(NOT_TWICE), fails: NOT_TWICE },
+    Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
+    Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
+    Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
 ];
 
 impl fmt::Display for Gate {

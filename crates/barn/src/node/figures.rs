@@ -44,10 +44,14 @@ impl Handled {
     }
 }
 
-/// How long requests took: one of [`ONE_IN`] is timed.
+/// How long requests took: one of [`ONE_IN`] is timed, on average. The gaps are irregular, as requests
+/// often come in a regular order: every 64th of puts and gets in turn would always be a get.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    turn: u32,
+    /// Requests until the next that is timed.
+    gap: u32,
+    /// What the next gap follows from.
+    state: u32,
     by: [Histogram; Handled::ALL.len()],
 }
 
@@ -55,8 +59,14 @@ impl Times {
     /// The time now, if the request that begins is one of those that are timed.
     #[inline]
     pub(super) fn begin(&mut self) -> Option<Instant> {
-        self.turn = self.turn.wrapping_add(1);
-        self.turn.is_multiple_of(ONE_IN).then(Instant::now)
+        if self.gap > 0 {
+            self.gap -= 1;
+            return None;
+        }
+        // Knuth's generator: its high bits are irregular enough.
+        self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.gap = (self.state >> 16) % (2 * ONE_IN - 1);
+        Some(Instant::now())
     }
 
     /// Notes the end of a request that was timed.
@@ -199,5 +209,22 @@ impl Probe {
     /// Who is in the cluster, as far as the node knows.
     pub fn directory(&self) -> &Directory {
         self.membership.directory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_in_turn_are_all_timed_now_and_then() {
+        let mut times = Times::default();
+        let requests = 64_000;
+        for turn in 0..requests {
+            let began = times.begin();
+            times.end(began, Handled::ALL[turn % 4]);
+        }
+        let timed = Handled::ALL.map(|handled| times.of(handled).count());
+        assert!(timed.iter().all(|count| (150..350).contains(count)), "{timed:?} of {requests}");
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// Of so many requests one is timed.
+/// Of so many requests one is timed, on average.
 pub const ONE_IN: u32 = 64;
 /// The first bucket ends at 2^8 ns.
 const FIRST_BITS: u32 = 8;
@@ -92,7 +92,9 @@ mod tests {
     #[test]
     fn samples_add_up() {
         let mut histogram = Histogram::default();
-        [100, 300, 300, 5_000, u64::MAX / 4].map(|nanos| histogram.add(Duration::from_nanos(nanos)));
+        for nanos in [100, 300, 300, 5_000, u64::MAX / 4] {
+            histogram.add(Duration::from_nanos(nanos));
+        }
         assert_eq!(histogram.count(), 5);
         let within = |nanos: u64| {
             histogram.cumulative().find(|(end, _)| end.as_nanos() as u64 >= nanos).map(|(_, count)| count)

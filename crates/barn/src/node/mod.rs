@@ -24,8 +24,8 @@ use barn_cluster::{
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
-    ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, RegionOptions, Registry, Rights, Stopper,
-    block_on,
+    ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, RegionOptions, Registry, Rights,
+    Stopper, block_on,
 };
 use barn_heap::{Heap, HeapOptions};
 use barn_transaction::participant::{Participant, ParticipantOptions};

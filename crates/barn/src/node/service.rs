@@ -88,7 +88,8 @@ impl NodeService {
         let configuration = self.directory.configuration();
         let name = |table| configuration.table(table).map_or_else(String::new, |placed| placed.name.clone());
         let shards = self.tables.stats();
-        let shards = shards.map(|(table, shard, stats)| ShardFigures { name: name(table), table, shard, stats });
+        let shards =
+            shards.map(|(table, shard, stats)| ShardFigures { name: name(table), table, shard, stats });
         let participant = self.participant.as_ref();
         self.board.publish(Figures {
             operations: self.tables.operations(),

@@ -28,7 +28,16 @@ impl BenchNode {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--json", "--until-stdin-ends", "--tcp", "127.0.0.1:0", "--memory"])
+            .args([
+                "serve",
+                "--json",
+                "--log",
+                "warn",
+                "--until-stdin-ends",
+                "--tcp",
+                "127.0.0.1:0",
+                "--memory",
+            ])
             .arg(memory_bytes.to_string())
             .arg("--raw-memory")
             .arg(raw_bytes.to_string())

@@ -3,7 +3,7 @@
 use super::control;
 use super::peer::{Expelled, ShmPeer};
 use super::say_asleep;
-use crate::node::{Core, NodeError, Port, count, Transport};
+use crate::node::{Core, NodeError, Port, Transport, count};
 use crate::region::{Region, RegionOptions, Rights};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Service};

@@ -35,7 +35,7 @@ fn odd(response: &Response) -> TableError {
 async fn find_cluster(client: &Client) -> Result<(), ClientError> {
     let mut waits = client.attempts();
     loop {
-        if client.refresh(waits.left()).await {
+        if client.refresh(waits.left() / 2).await || client.recover(waits.left()).await {
             return Ok(());
         }
         let error = ClientError::NotReady { why: "no node of the cluster answers".into() };

@@ -69,7 +69,10 @@ impl Table {
     /// Finds the table by its name in the cluster that the client is at now.
     async fn follow(&self, waits: &Waits<'_>) -> Result<(), TableError> {
         let current = self.current();
-        self.client.refresh(waits.left()).await;
+        if !self.client.refresh(waits.left()).await {
+            // Nobody says which tables there are: the next attempt asks again.
+            return Ok(());
+        }
         let configuration = self.client.directory().configuration();
         if configuration.cluster == current.inner.cluster {
             return Ok(());

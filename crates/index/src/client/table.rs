@@ -222,9 +222,9 @@ impl Table {
         left: Duration,
     ) -> Result<(), Unheard> {
         let whom = (self.inner.cluster, shard.member);
-        let mut waits: Option<Waits<'_>> = None;
+        let mut since = None;
         loop {
-            let left = waits.as_ref().map_or(left, |waits| waits.left().min(left));
+            let left = since.map_or(left, |since| left.saturating_sub(self.client.now() - since));
             let Err(unanswered) = self.client.ask(whom, method as u16, message, answer, left).await else {
                 return Ok(());
             };
@@ -233,8 +233,8 @@ impl Table {
                     if self.is_dropped(left).await {
                         return Err(TableError::NoTable(self.name().to_string()).into());
                     }
-                    let waits = waits.get_or_insert_with(|| self.client.attempts());
-                    if !waits.next_after(NOT_YET_PAUSE.min(left)).await || left.is_zero() {
+                    since.get_or_insert_with(|| self.client.now());
+                    if left.is_zero() || !self.client.attempts().next_after(NOT_YET_PAUSE.min(left)).await {
                         return Err(unanswered.into());
                     }
                 }

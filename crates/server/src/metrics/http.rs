@@ -103,7 +103,10 @@ fn accept(listener: &TcpListener, answers: &Answers, stop: &AtomicBool) {
             // As much as the socket takes at once: nobody waits for whoever is one too many.
             let _ = stream.set_nonblocking(true);
             let busy = Answer::text(503, "too many scrapers at a time: try again\n");
-            let _ = (&stream).write_all(head(&busy).as_bytes());
+            let _ = (&stream).write_all((head(&busy) + &busy.body).as_bytes());
+            // What it has asked is taken, if it is here: else the system would reset the connection.
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = (&stream).read(&mut [0; 1024]);
             continue;
         }
         let answers = answers.clone();

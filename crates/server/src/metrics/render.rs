@@ -33,7 +33,8 @@ impl Page {
         self.begin(metric);
         for (values, number) in samples {
             let labels = metric.labels.iter().zip(&values);
-            let labels: Vec<String> = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+            let labels: Vec<String> =
+                labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
             // Writing to a String does not fail.
             let _ = writeln!(self.text, "{}{labels} {number}", metric.name);
@@ -179,9 +180,18 @@ fn of_tables(page: &mut Page, figures: &Figures) {
             .map(|(found, gets)| ([table.clone(), shard.clone(), found.to_string()], gets as f64))
     });
     page.metric(&t::TABLE_GETS, gets);
-    page.metric(&t::TABLE_UPDATES, shards().map(|(table, shard, stats)| ([table, shard], stats.updates as f64)));
-    page.metric(&t::TABLE_EVICTED, shards().map(|(table, shard, stats)| ([table, shard], stats.evicted as f64)));
-    page.metric(&t::TABLE_EXPIRED, shards().map(|(table, shard, stats)| ([table, shard], stats.expired as f64)));
+    page.metric(
+        &t::TABLE_UPDATES,
+        shards().map(|(table, shard, stats)| ([table, shard], stats.updates as f64)),
+    );
+    page.metric(
+        &t::TABLE_EVICTED,
+        shards().map(|(table, shard, stats)| ([table, shard], stats.evicted as f64)),
+    );
+    page.metric(
+        &t::TABLE_EXPIRED,
+        shards().map(|(table, shard, stats)| ([table, shard], stats.expired as f64)),
+    );
 }
 
 #[cfg(test)]

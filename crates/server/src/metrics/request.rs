@@ -68,7 +68,8 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
         };
         let mut parts = header.splitn(2, |byte| *byte == b':');
         let (name, value) = (parts.next().unwrap_or_default(), parts.next());
-        let Some(value) = value.filter(|_| !name.is_empty() && name.iter().all(|byte| is_token(*byte))) else {
+        let Some(value) = value.filter(|_| !name.is_empty() && name.iter().all(|byte| is_token(*byte)))
+        else {
             return Parsed::Refused(400, "a header is a name, a colon and a value");
         };
         let announces = match name.to_ascii_lowercase().as_slice() {
@@ -151,7 +152,10 @@ mod tests {
         ];
         for (bytes, status) in refused {
             let parsed = parse(bytes);
-            assert!(matches!(parsed, Parsed::Refused(found, _) if found == status), "{parsed:?}, not {status}");
+            assert!(
+                matches!(parsed, Parsed::Refused(found, _) if found == status),
+                "{parsed:?}, not {status}"
+            );
         }
         assert!(matches!(parse(&[b'a'; HEAD_BYTES_MAX]), Parsed::Refused(431, _)));
         let many = [b"GET / HTTP/1.1\r\n".to_vec(), b"a:b\r\n".repeat(65), b"\r\n".to_vec()].concat();

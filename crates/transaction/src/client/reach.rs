@@ -183,14 +183,17 @@ impl Client {
 
     /// Brings the directory up to date, within a time; says whether a node has answered.
     pub async fn refresh(&self, limit: Duration) -> bool {
-        let started = self.inner.now();
-        let session = self.inner.table().session;
-        if let Some(member) = self.inner.directory.configuration().members.first() {
-            // Whoever is first may be out of reach: then the others that are connected are asked.
-            let _ = self.inner.node(session, member.id, limit).await;
+        let inner = &*self.inner;
+        let started = inner.now();
+        let left = || limit.saturating_sub(inner.now() - started);
+        let session = inner.table().session;
+        for member in &inner.directory.configuration().members {
+            // Whoever is first may be out of reach: half of the time is for the others.
+            if inner.node(session, member.id, left() / 2).await.is_ok() {
+                break;
+            }
         }
-        let left = limit.saturating_sub(self.inner.now() - started);
-        self.inner.refresh(session, left).await
+        inner.refresh(session, left()).await
     }
 
     /// Asks the coordinator: the member that answers as one. Asked again, within the deadline, while

@@ -28,41 +28,40 @@ impl Drop for Searching<'_> {
 }
 
 impl Inner {
-    /// Looks for the cluster at the address that it was given by, within a time. One search at a
-    /// time is enough for all threads.
-    pub(super) async fn recover(&self, limit: Duration) {
+    /// Looks for the cluster at the address that it was given by, within a time; says whether it has
+    /// answered. One search at a time is enough for all threads.
+    pub(super) async fn recover(&self, limit: Duration) -> bool {
         // SYNC: pairs with the store in `Searching::drop`.
         if self.recovering.swap(true, Ordering::Acquire) {
-            return;
+            return false;
         }
         let _searching = Searching(self);
         let found = match self.environment.connector.rediscover(limit) {
             Some(connecting) => connecting.await.ok(),
             None => None,
         };
-        match found {
+        let answered = match found {
             Some(connection) => self.ask_anew(&connection, limit).await,
-            None => {
-                self.refresh(self.table().session, limit).await;
-            }
-        }
+            None => self.refresh(self.table().session, limit).await,
+        };
         self.follow_directory();
+        answered
     }
 
-    /// Asks a node for its configuration, whatever was known before.
-    async fn ask_anew(&self, connection: &Connection, limit: Duration) {
+    /// Asks a node for its configuration, whatever was known before; says whether it gave one.
+    async fn ask_anew(&self, connection: &Connection, limit: Duration) -> bool {
         let connection = connection.with_deadline(limit);
         let asked = Request::Get { known_version: 0 };
         let answer = barn_cluster::ask(&connection, self.environment.configuration_method, &asked).await;
-        let Ok(Response::Current { configuration: Some(configuration), .. }) = answer else { return };
+        let Ok(Response::Current { configuration: Some(configuration), .. }) = answer else { return false };
         if configuration.cluster == self.directory.cluster() {
             let _ = self.directory.install(configuration, self.now());
-            return;
+            return true;
         }
         // One that has nobody yet is still starting: the old one serves us no better, but what is not
         // there yet is not gone.
         if configuration.members.is_empty() {
-            return;
+            return false;
         }
         let (old, new) = (self.directory.cluster(), configuration.cluster);
         if self.directory.begin_anew(configuration, self.now()) == Installed::Newer {
@@ -73,6 +72,7 @@ impl Inner {
                 "the cluster was begun anew, without what it held"
             );
         }
+        true
     }
 }
 
@@ -81,11 +81,10 @@ impl Waits<'_> {
     /// a while has passed.
     pub async fn again(&mut self, error: &ClientError) -> bool {
         let inner = &self.client.inner;
-        if inner.options.retry == Retry::Never || !error.is_passing() {
+        // Who was in the way of others for the whole deadline has had it.
+        let contended = matches!(error, ClientError::Contended { .. });
+        if inner.options.retry == Retry::Never || !error.is_passing() || contended {
             return false;
-        }
-        if matches!(error, ClientError::Contended { .. }) {
-            return self.next().await;
         }
         let left = self.left();
         if left.is_zero() {
@@ -108,8 +107,9 @@ impl Waits<'_> {
 }
 
 impl Client {
-    /// Looks for the cluster at the address that it was given by; see [`Waits::again`].
-    pub async fn recover(&self) {
-        self.inner.recover(self.deadline).await;
+    /// Looks for the cluster at the address that it was given by, within a time; says whether it has
+    /// answered.
+    pub async fn recover(&self, limit: Duration) -> bool {
+        self.inner.recover(limit).await
     }
 }
