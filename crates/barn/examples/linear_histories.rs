@@ -11,8 +11,8 @@
 //! never. All share one clock. On the simulated world each seed is a round, of any kind.
 #![forbid(unsafe_code)]
 
-use barn::Barn;
 use barn::node::{Node, NodeConfig};
+use barn::{Barn, Connect, Error, Retry};
 use barn_fabric::block_on;
 use barn_fabric::seam::{Random, Seeded};
 use barn_index::node::ShardStats;
@@ -82,6 +82,12 @@ struct Round {
     killed: u64,
 }
 
+/// A client that does nothing twice by itself: a put that was done twice is not one put, and histories
+/// are judged as if it were.
+fn connect(address: &str) -> Result<Barn, Error> {
+    Connect::new().retry(Retry::Reads).to(address)
+}
+
 /// What is the same for all rounds.
 struct Scene {
     kind: Kind,
@@ -94,7 +100,7 @@ struct Scene {
 
 impl Scene {
     fn connect(&self) -> Result<Barn, String> {
-        Barn::connect(&self.address).map_err(|error| error.to_string())
+        connect(&self.address).map_err(|error| error.to_string())
     }
 
     fn open(&self, name: &str) -> Result<Table, String> {
@@ -222,7 +228,7 @@ fn client(address: &str) -> Result<(), String> {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(1);
     });
-    let barn = Barn::connect(address).map_err(|error| error.to_string())?;
+    let barn = connect(address).map_err(|error| error.to_string())?;
     let name = argument("--table").unwrap_or_default();
     let tape = PathBuf::from(argument("--tape").unwrap_or_default());
     let table = block_on(Table::open(barn.client(), &name)).map_err(|error| error.to_string())?;

@@ -6,12 +6,18 @@ use crate::node::{Node, NodeConfig};
 use crate::object::{self, Ref, Value};
 use crate::transaction::Tx;
 use barn_fabric::block_on;
-use barn_transaction::{Attempts, Client, Object, Pointer, RunOptions};
+use barn_transaction::{Attempts, Client, Object, Pointer, RunOptions, Stats};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A way into a cluster's shared memory. Clones are the same; threads may share one, though each
-/// does better with its own.
+/// A way into a cluster's shared memory. Clones are the same, and cheap; threads may share one, though
+/// each does better with its own connection.
+///
+/// A handle outlives the nodes: when one is lost, or the whole cluster is started again at the same
+/// address, reads and whatever else comes to the same end when it is done twice go on until their
+/// deadline ([`Connect::deadline`], [`Connect::retry`]); what may have been done or not is reported as
+/// such and never repeated.
 #[derive(Clone)]
 pub struct Barn {
     client: Client,
@@ -55,15 +61,29 @@ impl Barn {
         &self.client
     }
 
+    /// The same, whose operations through this handle may take so long, all in all.
+    #[must_use = "the handle itself keeps its deadline"]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self { client: self.client.with_deadline(deadline), embedded: self.embedded.clone() }
+    }
+
+    /// What was read, changed, and done again through this handle and its clones. No node sees
+    /// one-sided reads: they are counted here alone.
+    pub fn stats(&self) -> Stats {
+        self.client.stats().now()
+    }
+
     /// Where other processes connect to an embedded node.
     pub fn address(&self) -> Option<String> {
         self.embedded.as_ref()?.address()
     }
 
     /// Runs a transaction, again while others are in its way. The closure may run several times: it
-    /// reads and writes through what it is given, and does nothing else that cannot be done twice.
+    /// reads and writes through what it is given, and does nothing else that cannot be done twice. All
+    /// attempts together have the handle's deadline.
     pub fn transaction<T>(&self, body: impl FnMut(&mut Tx) -> Result<T, Error>) -> Result<T, Error> {
-        self.transaction_with(RunOptions::default(), body)
+        let deadline = self.client.deadline();
+        self.transaction_with(RunOptions { deadline, ..RunOptions::default() }, body)
     }
 
     /// Runs a transaction with bounds of one's own on the attempts.
@@ -72,9 +92,9 @@ impl Barn {
         options: RunOptions,
         mut body: impl FnMut(&mut Tx) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut attempts = Attempts::new(options);
+        let mut attempts = Attempts::new(&self.client, options);
         loop {
-            let mut tx = self.begin();
+            let mut tx = Tx { inner: self.client.begin_within(attempts.left(&self.client)) };
             let outcome = body(&mut tx);
             if let Some(done) = block_on(self.client.finish(tx.inner, outcome, &mut attempts)) {
                 return Ok(done?);

@@ -1,4 +1,4 @@
-//! Connecting to a cluster through any of its nodes.
+//! Connecting to a cluster through any of its nodes, and finding it again at the same address.
 
 use crate::barn::Barn;
 use crate::error::Error;
@@ -6,11 +6,21 @@ use crate::node::CLUSTER_METHOD;
 use barn_cluster::{Directory, Member, Request, Response, ask};
 use barn_fabric::seam::{Clock, SystemClock, Threads};
 use barn_fabric::{ConnectError, ConnectOptions, Connection, block_on};
-use barn_transaction::{Boxed, Client, ClientOptions, Connector, Environment, Observer};
+use barn_transaction::{Boxed, Client, ClientOptions, Connector, Environment, Observer, Retry};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to connect.
+/// How to connect, and how what is connected behaves: 5 s for an operation, all in all, and whatever
+/// comes to the same end when it is done twice is done again while a node is lost.
+///
+/// ```no_run
+/// # fn main() -> Result<(), barn::Error> {
+/// use barn::{Connect, Retry};
+/// use std::time::Duration;
+/// let barn = Connect::new().deadline(Duration::from_millis(200)).retry(Retry::Reads).to("tcp://10.0.0.1:7411")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Connect {
     options: ConnectOptions,
@@ -23,10 +33,17 @@ impl Connect {
         Self::default()
     }
 
-    /// How long an operation may take, all in all.
+    /// How long an operation may take, all in all, with everything that is done again: 5 s unless said.
+    /// [`Table::deadline`](crate::Table::deadline) and [`Barn::deadline`] are for single calls.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options.deadline = deadline;
         self.client.deadline = deadline;
+        self
+    }
+
+    /// What is done again by itself while a node, or the link to it, is lost.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.client.retry = retry;
         self
     }
 
@@ -91,14 +108,32 @@ struct ByHost {
 }
 
 impl Connector for ByHost {
-    fn connect<'a>(&'a self, member: &'a Member) -> Boxed<'a, Result<Connection, ConnectError>> {
+    fn connect<'a>(
+        &'a self,
+        member: &'a Member,
+        limit: Duration,
+    ) -> Boxed<'a, Result<Connection, ConnectError>> {
         let by_tcp = self.via.as_ref().is_some_and(|via| via.starts_with("tcp://"));
         let wanted = member.addresses.iter().find(|address| by_tcp && address.starts_with("tcp://"));
         let address = wanted.map(String::as_str).or_else(|| member.address_from(&self.host));
         Box::pin(async move {
             let address = address.unwrap_or("an address that this host can reach");
-            Connection::connect(address, self.options.clone()).await
+            Connection::connect(address, self.options_within(limit)).await
         })
+    }
+
+    fn rediscover<'a>(&'a self, limit: Duration) -> Option<Boxed<'a, Result<Connection, ConnectError>>> {
+        let via = self.via.as_deref()?;
+        Some(Box::pin(async move { Connection::connect(via, self.options_within(limit)).await }))
+    }
+}
+
+impl ByHost {
+    /// Connecting takes no longer than an operation may, nor than this one has left.
+    fn options_within(&self, limit: Duration) -> ConnectOptions {
+        let mut options = self.options.clone();
+        options.deadline = options.deadline.min(limit);
+        options
     }
 }
 

@@ -28,6 +28,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether what was asked for may have been done or not: look before you do it again.
+    pub fn is_indeterminate(&self) -> bool {
+        matches!(self, Self::Table(TableError::Indeterminate) | Self::Commit(CommitError::Indeterminate))
+    }
+
     /// The program's own reason to give a transaction up.
     pub fn own(why: impl Into<String>) -> Self {
         Self::Own(why.into())

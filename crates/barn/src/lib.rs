@@ -37,8 +37,8 @@ pub use barn_index::{
 };
 pub use barn_transaction::participant::{FunctionError, Functions, Local};
 pub use barn_transaction::{
-    Client, ClientError, ClientStats, CommitError, CommitStep, Committed, Object, Observer, Pointer,
-    RunError, RunOptions, Transaction,
+    Client, ClientError, ClientStats, CommitError, CommitStep, Committed, Lookups, Object, Observer, Pointer,
+    Retry, RunError, RunOptions, Stats, Transaction,
 };
 pub use connect::Connect;
 pub use error::Error;

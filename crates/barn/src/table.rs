@@ -89,8 +89,16 @@ impl Table {
 
     /// The same table, whose changes through this handle count as made only once they are so durable,
     /// whatever the table's own durability is.
+    #[must_use = "the handle itself keeps its durability"]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { inner: self.inner.durability(durability) }
+    }
+
+    /// The same table, whose operations through this handle may take so long, all in all: for single
+    /// calls, as in `table.deadline(limit).get(key)`.
+    #[must_use = "the handle itself keeps its deadline"]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self { inner: self.inner.deadline(deadline) }
     }
 
     /// The value of a key.
@@ -113,7 +121,7 @@ impl Table {
         Ok(block_on(self.inner.contains(key))?)
     }
 
-    /// Gives a key a value; gives its version.
+    /// Gives a key a value; gives its version. Done again, until the deadline, while the node is lost.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         Ok(block_on(self.inner.put(key, value))?)
     }
@@ -123,22 +131,27 @@ impl Table {
         Ok(block_on(self.inner.put_with(key, value, Put::expiring_after(time)))?)
     }
 
-    /// Gives a key a value if it has none; false if it has.
+    /// Gives a key a value if it has none; false if it has. If whether it was done cannot be known,
+    /// that is the error, [`TableError::Indeterminate`](crate::TableError::Indeterminate).
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, Error> {
         Ok(block_on(self.inner.insert(key, value, Put::default()))?)
     }
 
-    /// Removes a key; false if it was not there.
+    /// Removes a key; false if it was not there. Done again, until the deadline, while the node is lost:
+    /// then false may also say that an attempt whose answer was lost has removed it.
     pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         Ok(block_on(self.inner.delete(key))?)
     }
 
-    /// Gives a key a value if it still has this version.
+    /// Gives a key a value if it still has this version. If whether it was done cannot be known, that is
+    /// the error, [`TableError::Indeterminate`](crate::TableError::Indeterminate).
     pub fn swap(&self, key: &[u8], version: u64, value: &[u8]) -> Result<Swapped, Error> {
         Ok(block_on(self.inner.swap(key, version, value, Put::default()))?)
     }
 
-    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum.
+    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum. If whether it was
+    /// done cannot be known, that is the error,
+    /// [`TableError::Indeterminate`](crate::TableError::Indeterminate).
     pub fn increment(&self, key: &[u8], by: i64) -> Result<i64, Error> {
         Ok(block_on(self.inner.increment(key, by))?)
     }

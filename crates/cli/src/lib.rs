@@ -7,6 +7,7 @@
 //! - [`watch`]: every node of a cluster, looked at again and again, for status and top;
 //! - [`transfer`]: entries as files, for import and export;
 //! - [`settings`], [`failure`]: the settings of a node as flags; what went wrong, and the exit code;
+//! - [`logs`]: how a node's log is written;
 //! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar.
 //!
 //! What always holds: a missing or garbled file under `/proc` or `/sys` is "unknown", never
@@ -24,6 +25,7 @@ pub mod doctor;
 pub mod duration;
 pub mod entry;
 pub mod failure;
+pub mod logs;
 pub mod machine;
 pub mod node;
 pub mod progress;

@@ -54,6 +54,10 @@ pub(crate) fn region_in<'de, D: Deserializer<'de>>(from: D) -> Result<RegionId, 
 pub struct Configuration {
     /// Its number, from 1.
     pub version: u64,
+    /// Which cluster this is: drawn when it begins. One that begins anew at the same address, without
+    /// what the last one held, has another; 0 is one from before clusters had numbers.
+    #[serde(default)]
+    pub cluster: u64,
     /// How long a member's lease is. Chosen when the cluster begins, and never changed.
     pub lease_ms: u64,
     /// The members, by number.
@@ -159,6 +163,7 @@ impl Configuration {
     pub fn new(lease: Duration, rings: u32, replicas: u32) -> Self {
         Self {
             version: 1,
+            cluster: 0,
             lease_ms: lease.as_millis() as u64,
             members: Vec::new(),
             regions: Vec::new(),

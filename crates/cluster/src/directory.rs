@@ -1,7 +1,8 @@
 //! The directory: the configuration as clients and nodes cache it.
 //!
-//! What always holds: its version never goes back; what it says of a region is what some
-//! configuration said, and whoever acts on it must be ready to be told that it is old.
+//! What always holds: its version never goes back, unless a client has found another cluster where
+//! its own was ([`Directory::begin_anew`]); what it says of a region is what some configuration
+//! said, and whoever acts on it must be ready to be told that it is old.
 
 use crate::configuration::Configuration;
 use crate::lease::outlasted;
@@ -63,6 +64,11 @@ impl Directory {
         Self::default()
     }
 
+    /// Which cluster it describes; 0 if none is known yet.
+    pub fn cluster(&self) -> u64 {
+        self.read(|state| state.configuration.cluster)
+    }
+
     /// The version of the configuration; 0 if none is known yet.
     pub fn version(&self) -> u64 {
         // SYNC: pairs with the Release in `install`: who sees a version finds it, or a newer one.
@@ -80,12 +86,32 @@ impl Directory {
     }
 
     /// Takes a configuration (which has been validated) if it is newer; `now` is the time on the
-    /// clock that [`Self::settled`] will be asked with.
+    /// clock that [`Self::settled`] will be asked with. Another cluster's is not newer: their
+    /// versions say nothing about each other.
     pub fn install(&self, configuration: Configuration, now: Duration) -> Installed {
         let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if configuration.version <= state.configuration.version && !planted("directory_takes_older") {
+        let current = &state.configuration;
+        let other = current.version > 0 && configuration.cluster != current.cluster;
+        if (other || configuration.version <= current.version) && !planted("directory_takes_older") {
             return Installed::Known;
         }
+        self.take(&mut state, configuration, now);
+        Installed::Newer
+    }
+
+    /// Takes the configuration of another cluster, whatever its version: for a client that found it
+    /// at the address that it was given. Nodes never do this: they are members of one cluster.
+    pub fn begin_anew(&self, configuration: Configuration, now: Duration) -> Installed {
+        let mut state = self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if configuration.cluster == state.configuration.cluster {
+            return Installed::Known;
+        }
+        state.departed.clear();
+        self.take(&mut state, configuration, now);
+        Installed::Newer
+    }
+
+    fn take(&self, state: &mut State, configuration: Configuration, now: Duration) {
         let departed = configuration.departed.iter().map(|departed| {
             let since = Duration::from_millis(departed.since_ms);
             let told = Learned { at_version: departed.at_version, at: now, since };
@@ -103,7 +129,6 @@ impl Directory {
         *state = State { configuration: Arc::new(configuration), primaries, departed };
         // SYNC: pairs with the Acquire in `version`.
         self.version.store(version, Ordering::Release);
-        Installed::Newer
     }
 
     /// Whether a member has been gone for a full lease since the configuration without it was
@@ -167,6 +192,18 @@ mod tests {
         assert_eq!(directory.primary(RegionId(2)), Some(MemberId(2)));
         assert_eq!(directory.primary(RegionId(3)), None, "a departed member is a primary");
         assert_eq!(directory.primary(RegionId(4)), None);
+    }
+
+    #[test]
+    fn another_clusters_configuration_is_taken_only_on_purpose() {
+        let (directory, mut other) = (Directory::new(), sample(2, 0));
+        directory.install(sample(5, 0), LEASE);
+        other.cluster = 77;
+        assert_eq!(directory.install(Configuration { version: 9, ..other.clone() }, LEASE), Installed::Known);
+        assert_eq!((directory.version(), directory.cluster()), (5, 0));
+        assert_eq!(directory.begin_anew(other.clone(), LEASE), Installed::Newer);
+        assert_eq!((directory.version(), directory.cluster()), (2, 77));
+        assert_eq!(directory.begin_anew(other, LEASE), Installed::Known);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::link::{Link, Wait};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A call under way; see [`crate::Connection::call`].
 #[must_use = "a future does nothing unless it is driven"]
@@ -33,6 +34,13 @@ impl Future for Call<'_> {
 }
 
 impl Call<'_> {
+    /// The same call, which may take so long. To be said before it is first polled.
+    #[must_use = "a future does nothing unless it is driven"]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.wait = Wait::new(limit);
+        self
+    }
+
     /// Calls, blocking this thread.
     pub fn wait(self) -> Result<(), CallError> {
         drive::block_on(self)
@@ -77,6 +85,13 @@ impl Drop for Sending<'_> {
 }
 
 impl Sending<'_> {
+    /// The same message, which may take so long to be taken. To be said before it is first polled.
+    #[must_use = "a future does nothing unless it is driven"]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.wait = Wait::new(limit);
+        self
+    }
+
     /// Sends, blocking this thread until the transport has taken all of it.
     pub fn wait(self) -> Result<(), CallError> {
         drive::block_on(self)

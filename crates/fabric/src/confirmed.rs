@@ -14,6 +14,7 @@ use crate::verb::check_range;
 use barn_layout::limits::{OPERATION_BYTES_MAX, WORD_BYTES};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// What is known of a READ's bytes besides themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +49,21 @@ impl RemoteRegion {
 }
 
 impl RemoteRegion {
-    /// As [`Self::read_confirmed`], of as many bytes as one likes: in several READs, if it must be.
-    pub async fn read_long(&self, offset: u64, into: &mut [u8]) -> Result<Confirmation, OperationError> {
+    /// As [`Self::read_confirmed`], of as many bytes as one likes: in several READs, if it must be,
+    /// each of which may take so long.
+    pub async fn read_long(
+        &self,
+        offset: u64,
+        into: &mut [u8],
+        limit: Duration,
+    ) -> Result<Confirmation, OperationError> {
         if into.len() <= OPERATION_BYTES_MAX {
-            return self.read_confirmed(offset, into).await;
+            return self.read_confirmed(offset, into).within(limit).await;
         }
         let mut at = offset;
         for part in into.chunks_mut(OPERATION_BYTES_MAX) {
             let bytes = part.len() as u64;
-            self.read(at, part).await?;
+            self.read(at, part).within(limit).await?;
             at += bytes;
         }
         Ok(Confirmation::Unordered)
@@ -85,6 +92,15 @@ impl Future for Confirmed<'_> {
 }
 
 impl Confirmed<'_> {
+    /// The same, which may take so long. To be said before it is first polled.
+    #[inline]
+    pub fn within(self, limit: Duration) -> Self {
+        Self(match self.0 {
+            Way::Posted(transfer) => Way::Posted(transfer.within(limit)),
+            mapped => mapped,
+        })
+    }
+
     /// Carries it out, blocking this thread.
     #[inline]
     pub fn wait(self) -> Result<Confirmation, OperationError> {

@@ -60,7 +60,7 @@ pub use {
     drive::{Pipeline, block_on},
     error::{CallError, ConnectError, OpenError, OperationError},
     link::{Guarantees, WordOrder},
-    node::{Node, NodeError, NodeOptions, NodeStats, Stopper},
+    node::{Node, NodeError, NodeOptions, NodeStats, Stopper, TransportStats},
     region::{AccessError, MapError, Pages, Region, RegionError, RegionOptions, Rights, Words},
     registry::{PeerId, RegisterError, Registry},
     remote_region::{Atomic, Batch, Open, RemoteRegion, Transfer},

@@ -52,6 +52,12 @@ impl Future for Open<'_> {
 }
 
 impl Open<'_> {
+    /// The same, which may take so long. To be said before it is first polled.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.wait = Wait::new(limit);
+        self
+    }
+
     /// Opens, blocking this thread.
     pub fn wait(self) -> Result<RemoteRegion, OpenError> {
         drive::block_on(self)
@@ -263,6 +269,15 @@ impl Operation<'_> {
         }
     }
 
+    /// Gives it another deadline, before it is first polled. Mapped memory is never waited for.
+    fn limit(&mut self, limit: Duration) {
+        let keyed = matches!(self.region.place, Place::Keyed(_));
+        // What is refused anyway is refused at the first poll, as ever.
+        if keyed && self.verb.check(self.region.rights, self.region.bytes).is_ok() {
+            self.stage = Stage::Posted(Box::new(Wait::new(limit)));
+        }
+    }
+
     /// Runs it to its end on this thread.
     #[inline]
     fn wait(mut self) -> Result<u64, OperationError> {
@@ -319,6 +334,12 @@ impl Future for Transfer<'_> {
 }
 
 impl Transfer<'_> {
+    /// The same, which may take so long. To be said before it is first polled.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.0.limit(limit);
+        self
+    }
+
     /// Carries it out, blocking this thread.
     #[inline]
     pub fn wait(self) -> Result<(), OperationError> {

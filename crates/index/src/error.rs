@@ -119,7 +119,7 @@ impl fmt::Display for TableError {
             ),
             Self::Contended => f.write_str("others were in the way for the whole deadline: try again"),
             Self::Indeterminate => {
-                f.write_str("the link was lost before the answer: the change may have been made or not")
+                f.write_str("the link was lost before the answer: the change may have been made or not; look before you make it again")
             }
             Self::Client(error) => error.fmt(f),
         }

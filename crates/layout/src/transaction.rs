@@ -44,7 +44,7 @@ shared_struct! {
 
 shared_struct! {
     /// The answer to [`Hello`].
-    pub struct Welcome: 24 {
+    pub struct Welcome: 40 {
         /// How long the session lives without a renewal.
         0 => pub lease_ms: U64,
         /// The node's present epoch.
@@ -53,6 +53,10 @@ shared_struct! {
         16 => pub member: U32,
         /// Zero.
         20 => pub reserved: U32,
+        /// Which cluster that is.
+        24 => pub cluster: U64,
+        /// The life of the node's process: a node that was started again has another.
+        32 => pub life: U64,
     }
 }
 

@@ -7,6 +7,7 @@
 mod activity;
 mod claim;
 mod method;
+mod metrics;
 pub mod notify;
 pub mod options;
 mod service;
@@ -20,6 +21,7 @@ pub use status::{MemberStatus, PurposeStatus, RegionStatus, Status};
 use barn::node::{Node, NodeConfig};
 use barn_fabric::{Region, RegionError, RegionId, RegionOptions, Registry, Rights, Stopper};
 use claim::Claim;
+use metrics::Metrics;
 use service::ProcessService;
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,6 +35,13 @@ pub enum ServerError {
     Memory(RegionError),
     /// It could not start, or its loop failed.
     Node(barn::Error),
+    /// The port of its metrics could not be opened.
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// A directory that it needs could not be made.
     Directory {
         /// Which.
@@ -57,6 +66,9 @@ impl fmt::Display for ServerError {
         match self {
             Self::Memory(cause) => cause.fmt(f),
             Self::Node(cause) => cause.fmt(f),
+            Self::Metrics { address, cause } => {
+                write!(f, "cannot listen on {address} for metrics: {cause}; choose another address")
+            }
             Self::Directory { path, cause } => write!(f, "cannot make or use the directory {path}: {cause}"),
             Self::Claimed { path } => write!(
                 f,
@@ -79,6 +91,7 @@ pub struct Server {
     status: Arc<Mutex<Status>>,
     /// The data directory, for as long as the node is there.
     _claim: Option<Claim>,
+    metrics: Option<Metrics>,
 }
 
 /// A region's line in the status.
@@ -146,8 +159,24 @@ impl Server {
                 node.regions().map(|(id, region)| region_status(id, region, Rights::READ, "objects"));
             status.regions.extend(objects);
             status.directory = Some(node.directory().clone());
+            status.announce();
         }
-        Ok(Self { node, status, _claim: claim })
+        let metrics = match options.metrics {
+            None => None,
+            Some(address) => {
+                let opened = Metrics::open(address, node.probe());
+                Some(opened.map_err(|cause| ServerError::Metrics { address, cause })?)
+            }
+        };
+        if let Some(metrics) = &metrics {
+            tracing::info!(address = %metrics.address(), "metrics are at http://{}/metrics", metrics.address());
+        }
+        Ok(Self { node, status, metrics, _claim: claim })
+    }
+
+    /// Where its metrics are, if they are shown.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Metrics::address)
     }
 
     /// The Unix socket, if there is one.
@@ -172,7 +201,13 @@ impl Server {
 
     /// Serves until stopped.
     pub fn run(self) -> Result<(), ServerError> {
-        self.node.wait().map_err(ServerError::Node)
+        let _metrics = self.metrics;
+        let ended = self.node.wait().map_err(ServerError::Node);
+        match &ended {
+            Ok(()) => tracing::info!("the node was stopped"),
+            Err(error) => tracing::error!(%error, "the node has ended"),
+        }
+        ended
     }
 }
 

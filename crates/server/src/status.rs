@@ -103,6 +103,22 @@ impl Status {
         }
     }
 
+    /// Says in the log that the node serves, and what.
+    pub(crate) fn announce(&self) {
+        let memory_bytes: u64 = self.regions.iter().map(|region| region.bytes).sum();
+        let pages = self.regions.last().map_or("", |region| region.pages.as_str());
+        tracing::info!(
+            version = self.version,
+            member = self.member,
+            shm = self.shm.as_deref(),
+            tcp = self.tcp.as_deref(),
+            memory_bytes,
+            pages,
+            regions = self.regions.len(),
+            "the node serves"
+        );
+    }
+
     /// The same, with what the node knows of its cluster now.
     pub(crate) fn now(&self) -> Self {
         let mut status = self.clone();

@@ -27,6 +27,18 @@ pub enum ClientError {
         /// Which.
         region: RegionId,
     },
+    /// The cluster has no such region, and never had.
+    Void {
+        /// Which.
+        region: RegionId,
+    },
+    /// At the address of the cluster there is another one: it was begun anew, without what it held.
+    AnotherCluster,
+    /// The node is there, and not ready to serve.
+    NotReady {
+        /// What it said.
+        why: String,
+    },
     /// No node can take new objects.
     NoMember,
     /// A node cannot be reached.
@@ -65,7 +77,19 @@ impl ClientError {
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Contended { .. } | Self::SessionLost | Self::Unreachable { .. } | Self::NoRegion { .. }
+            Self::Contended { .. }
+                | Self::SessionLost
+                | Self::Unreachable { .. }
+                | Self::NoRegion { .. }
+                | Self::NotReady { .. }
+        )
+    }
+
+    /// Whether it says that a node or the cluster has to be looked for again.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::NoRegion { .. } | Self::NotReady { .. } | Self::NoMember
         )
     }
 }
@@ -81,6 +105,15 @@ impl fmt::Display for ClientError {
                 )
             }
             Self::NoRegion { region } => write!(f, "no node holds {region}: is the node that had it down?"),
+            Self::Void { region } => write!(
+                f,
+                "{region} is not in this cluster: the pointer is from another, or from before it was begun anew"
+            ),
+            Self::AnotherCluster => write!(
+                f,
+                "the cluster was begun anew, without what it held: make its tables and objects again"
+            ),
+            Self::NotReady { why } => write!(f, "the node is not ready: {why}; try again"),
             Self::NoMember => write!(f, "no node takes objects: start one with `barn serve`"),
             Self::Unreachable { member, cause } => write!(f, "{member} cannot be reached: {cause}"),
             Self::SessionLost => write!(f, "the link to a node was lost: try again"),
@@ -172,6 +205,31 @@ impl<E: fmt::Display> fmt::Display for RunError<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for RunError<E> {}
 
+/// Starts the refusal of a node that has lost its place in the cluster: it may be back soon.
+pub const FENCED: &str = "this node has lost its place in the cluster";
+
+/// A question that was not answered, or not as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unanswered {
+    /// Why.
+    pub error: ClientError,
+    /// Whether what was asked for may have been done all the same.
+    pub unknown: bool,
+}
+
+impl From<ClientError> for Unanswered {
+    /// Of something that was not sent.
+    fn from(error: ClientError) -> Self {
+        Self { error, unknown: false }
+    }
+}
+
+impl From<Unanswered> for ClientError {
+    fn from(unanswered: Unanswered) -> Self {
+        unanswered.error
+    }
+}
+
 /// What a failed call or READ means to a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum Broken {
@@ -186,10 +244,8 @@ impl From<CallError> for Broken {
         match error {
             CallError::PeerGone => Self::Session,
             CallError::Deadline => Self::Other(ClientError::Deadline),
-            // The node is there, and not ready yet.
-            CallError::Busy => {
-                Self::Other(ClientError::Contended { address: Address::from_bits(0), attempts: 1 })
-            }
+            CallError::Busy => Self::Other(ClientError::NotReady { why: "it is starting".into() }),
+            CallError::Refused(why) if why.starts_with(FENCED) => Self::Other(ClientError::NotReady { why }),
             CallError::Refused(why) => Self::Other(ClientError::Refused { why }),
             other => Self::Other(ClientError::Refused { why: other.to_string() }),
         }

@@ -48,8 +48,9 @@ pub use barn_layout::transaction::{Change, TransactionId};
 pub use {
     client::{
         Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
-        Object, Observer, Reach, RunOptions, Snapshot, Touched, Transaction, Waits,
+        LookupCounts, Lookups, Object, Observer, Reach, Retry, RunOptions, Snapshot, Stats, Touched,
+        Transaction, Waits,
     },
-    error::{ClientError, CommitError, RunError},
+    error::{ClientError, CommitError, FENCED, RunError, Unanswered},
     id::{NotAPointer, Pointer},
 };

@@ -17,6 +17,7 @@ use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{CallError, Connection};
 use barn_layout::transaction::{
     Hello, Known, Orphan, ParticipantEntry, Renew, State, Step, StepKind, TransactionId, Verdict, Vote,
+    Welcome,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -144,11 +145,18 @@ impl Resolver {
         }
         let configuration = self.options.directory.configuration();
         let known: &Member = configuration.member(member)?;
-        let connecting: Boxed<'_, _> = self.options.environment.connector.connect(known);
+        let lease = self.options.lease;
+        let connecting: Boxed<'_, _> = self.options.environment.connector.connect(known, lease);
         let connection = connecting.await.ok()?.with_deadline(self.options.lease);
         let hello = Hello { session: self.random.next().into(), role: 1.into(), reserved: 0.into() };
         let mut reply = Vec::new();
         connection.call(Method::Hello as u16, hello.as_bytes(), &mut reply).await.ok()?;
+        // Another node may have been started at its address: what that one knows says nothing.
+        let welcome: &Welcome = whole(&reply).ok()?;
+        let expected = (configuration.cluster, member.0);
+        if (welcome.cluster.get(), welcome.member.get()) != expected {
+            return None;
+        }
         self.sessions.insert(member, hello.session.get());
         self.connections.insert(member, connection.clone());
         Some(connection)

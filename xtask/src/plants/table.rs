@@ -100,6 +100,11 @@ const fn tables() -> Gate {
     }
 }
 
+/// A gate of real nodes that are killed and started again.
+const fn restart(filter: &'static str) -> Gate {
+    Gate { package: "barn", target: Target::Test("restart"), filter, loom: false }
+}
+
 /// A gate of the loom model of how a client's operations are counted.
 const fn loom_activity() -> Gate {
     Gate { package: "barn-transaction", target: Target::Lib, filter: "loom", loom: true }
@@ -120,6 +125,8 @@ const UNKNOWN_KEY: &str = "an_unknown_key_is_refused_with_its_line_and_the_neare
 const PRECEDENCE: &str = "a_flag_counts_before_the_environment_that_before_the_file_that_before_the_default";
 const CLAIMED: &str = "a_directory_is_claimed_once_until_the_claim_ends";
 const OWN_CLOCKS: &str = "rates_are_by_the_nodes_own_clocks";
+const NOT_TWICE: &str = "links_that_break_make_nothing_happen_twice";
+const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -451,6 +458,11 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: unit("barn-cli", "json_lines"),
         fails: "what_is_written_is_read_back",
     },
+    // Clients that outlive nodes and clusters.
+    Plant { name: "increment_repeated", gate: restart(NOT_TWICE), fails: NOT_TWICE },
+    Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
+    Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
+    Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
 ];
 
 impl fmt::Display for Gate {

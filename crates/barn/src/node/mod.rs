@@ -7,10 +7,14 @@
 
 mod config;
 mod durable;
+mod figures;
+mod histogram;
 mod service;
 mod threads;
 
 pub use config::{NodeConfig, REGION_BYTES_DEFAULT, ShowProgress};
+pub use figures::{Figures, Handled, LogFigures, Probe, ShardFigures, Times};
+pub use histogram::{Histogram, ONE_IN};
 pub use service::{NodeView, Rest, Traffic};
 
 use crate::connect::environment;
@@ -21,8 +25,8 @@ use barn_cluster::{
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
-    ConnectOptions, Connection, NodeOptions, Region, RegionId, RegionOptions, Registry, Rights, Stopper,
-    block_on,
+    ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, RegionOptions, Registry, Rights,
+    Stopper, block_on,
 };
 use barn_heap::{Heap, HeapOptions};
 use barn_index::node::Tables;
@@ -31,6 +35,7 @@ use barn_layout::Durability;
 use barn_log::{LogStatsHandle, Recovered, RecoveryReport};
 use barn_transaction::participant::{Participant, ParticipantOptions};
 use durable::{Durable, Earlier};
+use figures::Board;
 use service::{Arrival, NodeService};
 use std::fmt;
 use std::net::SocketAddr;
@@ -53,6 +58,9 @@ pub struct Node {
     tcp: Option<SocketAddr>,
     regions: Vec<(RegionId, Region)>,
     membership: Membership,
+    board: Arc<Board>,
+    stats: Arc<NodeStats>,
+    clock: SystemClock,
     stopper: Stopper,
     stopping: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -123,7 +131,16 @@ impl Node {
         let stopper = node.stopper();
         let stats = node.stats();
         let arriving = Arc::new(Mutex::new(None));
-        let service = NodeService::new(coordinator, clock, directory.clone(), arriving.clone(), rest, stats);
+        let board = Arc::new(Board::new(clock));
+        let service = NodeService::new(
+            coordinator,
+            clock,
+            directory.clone(),
+            arriving.clone(),
+            rest,
+            stats.clone(),
+            board.clone(),
+        );
         let trouble: Arc<Mutex<Option<String>>> = Arc::default();
         let mut threads = vec![threads::poll_loop(node, service, trouble.clone())?];
         let connect_options = ConnectOptions { token: config.token.clone(), ..ConnectOptions::default() };
@@ -153,6 +170,9 @@ impl Node {
             tcp,
             regions: Vec::new(),
             membership,
+            board,
+            stats,
+            clock,
             stopper,
             stopping: Arc::default(),
             threads,
@@ -348,6 +368,17 @@ impl Node {
     /// Who is in the cluster, as far as the node knows.
     pub fn directory(&self) -> &Arc<Directory> {
         self.membership.directory()
+    }
+
+    /// Looks at the node from any thread, also after it was moved elsewhere.
+    pub fn probe(&self) -> Probe {
+        Probe {
+            board: self.board.clone(),
+            stats: self.stats.clone(),
+            membership: self.membership.clone(),
+            clock: self.clock,
+            member: self.member,
+        }
     }
 
     /// Stops the poll loop, from any thread; [`Self::wait`] returns then.

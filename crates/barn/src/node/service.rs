@@ -2,6 +2,7 @@
 
 use super::CLUSTER_METHOD;
 use super::durable::{Admitted, Durable};
+use super::figures::{Board, Figures, Handled, ShardFigures, Times};
 use barn_cluster::{Configuration, Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, RegionId, Reply, Request, Service, Words};
@@ -10,6 +11,7 @@ use barn_index::Durability;
 use barn_index::node::{Now, ShardStats, Surroundings, Tables};
 use barn_index::wire as table_wire;
 use barn_log::{Position, Record};
+use barn_transaction::FENCED;
 use barn_transaction::participant::{Asked, Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
 use std::fmt;
@@ -74,6 +76,10 @@ pub(super) struct NodeService {
     regions: Vec<(RegionId, Words)>,
     /// An answer in the making.
     answer: Vec<u8>,
+    times: Times,
+    board: Arc<Board>,
+    /// Peers that were refused and expelled, as was last said.
+    said: (u64, u64),
 }
 
 /// What the service gets once the node has its place in the cluster, and its memory.
@@ -98,6 +104,7 @@ impl NodeService {
         arriving: Arc<Mutex<Option<Arrival>>>,
         rest: Option<Box<dyn Rest>>,
         stats: Arc<NodeStats>,
+        board: Arc<Board>,
     ) -> Self {
         Self {
             coordinator,
@@ -111,6 +118,38 @@ impl NodeService {
             durable: None,
             regions: Vec::new(),
             answer: Vec::new(),
+            times: Times::default(),
+            board,
+            said: (0, 0),
+        }
+    }
+
+    /// Writes down what was counted, for others to see.
+    fn publish(&mut self) {
+        let configuration = self.directory.configuration();
+        let name = |table| configuration.table(table).map_or_else(String::new, |placed| placed.name.clone());
+        let shards = self.tables.stats();
+        let shards =
+            shards.map(|(table, shard, stats)| ShardFigures { name: name(table), table, shard, stats });
+        let participant = self.participant.as_ref();
+        self.board.publish(Figures {
+            operations: self.tables.operations(),
+            transactions: participant.map(Participant::stats).unwrap_or_default(),
+            held: participant.map_or(0, |participant| participant.waiting() as u64),
+            sessions: participant.map_or(0, |participant| participant.sessions() as u64),
+            epoch: participant.map_or(0, |participant| participant.heap().epoch()),
+            usage: participant.map(|participant| participant.heap().usage()),
+            shards: shards.collect(),
+            times: self.times.clone(),
+            log: None,
+        });
+        // However many come at once, one line tells of them.
+        // ORDER: Relaxed: counters.
+        let now = (self.stats.refused.load(Ordering::Relaxed), self.stats.expelled.load(Ordering::Relaxed));
+        if now != self.said {
+            let (refused, expelled) = (now.0 - self.said.0, now.1 - self.said.1);
+            tracing::warn!(refused, expelled, "peers were turned away: wrong token, too many, or garbage");
+            self.said = now;
         }
     }
 
@@ -211,8 +250,7 @@ impl NodeService {
         let member = participant.member();
         let changed = participant.take_changed_tables();
         let Some(heap) = participant.heap_mut() else {
-            return reply
-                .refuse("this node has lost its place in the cluster and serves nobody until it is back");
+            return reply.refuse(&format!("{FENCED} and serves nobody until it is back"));
         };
         // The coordinator's own node knows of a new table before anybody else does.
         let known;
@@ -288,29 +326,11 @@ fn harvest(participant: &mut Participant, durable: &mut Option<Durable>) -> Opti
 impl Service for NodeService {
     #[inline]
     fn call(&mut self, request: Request<'_>, reply: Reply<'_>) {
-        if (Method::Hello as u16..METHODS_END).contains(&request.method) {
-            // The node's own resolver asks this many times a lease: it is the node's clock, too.
-            if request.method == Method::Orphans as u16
-                && let Some(coordinator) = &mut self.coordinator
-            {
-                // A store that fails now will fail the next request that needs it.
-                let _ = coordinator.tick(self.clock.now());
-            }
-            if request.method == Method::Orphans as u16 {
-                self.checkpoint();
-            }
-            return self.transaction(request, reply);
+        let (method, began) = (request.method, self.times.begin());
+        self.serve(request, reply);
+        if began.is_some() {
+            self.times.end(began, handled(method));
         }
-        if (table_wire::Method::Get as u16..table_wire::METHODS_END).contains(&request.method) {
-            return self.table(request, reply);
-        }
-        if request.method == CLUSTER_METHOD {
-            let response = self.cluster(request.body);
-            return reply.done(&wire::encode_response(&response));
-        }
-        let Some(mut rest) = self.rest.take() else { return reply.unknown_method() };
-        rest.call(request, reply, &|| self.view());
-        self.rest = Some(rest);
     }
 
     fn message(&mut self, peer: PeerId, body: &[u8]) {
@@ -331,5 +351,45 @@ impl Service for NodeService {
         if let Some(durable) = &mut self.durable {
             durable.turn();
         }
+    }
+}
+
+/// What a method is about.
+fn handled(method: u16) -> Handled {
+    match method {
+        _ if method == table_wire::Method::Get as u16 => Handled::TableGet,
+        _ if method == table_wire::Method::Update as u16 => Handled::TableUpdate,
+        _ if (Method::Prepare as u16..=Method::Validate as u16).contains(&method) => Handled::Transaction,
+        _ => Handled::Other,
+    }
+}
+
+impl NodeService {
+    #[inline]
+    fn serve(&mut self, request: Request<'_>, reply: Reply<'_>) {
+        if (Method::Hello as u16..METHODS_END).contains(&request.method) {
+            // The node's own resolver asks this many times a lease: it is the node's clock, too.
+            if request.method == Method::Orphans as u16 {
+                if let Some(coordinator) = &mut self.coordinator {
+                    // A store that fails now will fail the next request that needs it.
+                    let _ = coordinator.tick(self.clock.now());
+                }
+                self.publish();
+            }
+            if request.method == Method::Orphans as u16 {
+                self.checkpoint();
+            }
+            return self.transaction(request, reply);
+        }
+        if (table_wire::Method::Get as u16..table_wire::METHODS_END).contains(&request.method) {
+            return self.table(request, reply);
+        }
+        if request.method == CLUSTER_METHOD {
+            let response = self.cluster(request.body);
+            return reply.done(&wire::encode_response(&response));
+        }
+        let Some(mut rest) = self.rest.take() else { return reply.unknown_method() };
+        rest.call(request, reply, &|| self.view());
+        self.rest = Some(rest);
     }
 }

@@ -179,6 +179,7 @@ pub fn signal_self(signal: Signal) {
 
 const SOCKET: &str = "BARN_TEST_SOCKET";
 const JOIN: &str = "BARN_TEST_JOIN";
+const TCP: &str = "BARN_TEST_TCP";
 
 /// What the hidden test `role_node` does: serves until killed.
 pub fn serve() {
@@ -186,7 +187,7 @@ pub fn serve() {
     end_with_parent();
     let config = NodeConfig {
         shm: Some(socket.into()),
-        tcp: Some(([127, 0, 0, 1], 0).into()),
+        tcp: Some(told(TCP).map_or(([127, 0, 0, 1], 0).into(), |tcp| tcp.parse().expect("an address"))),
         memory_bytes: 16 << 20,
         join: told(JOIN),
         lease: LEASE,
@@ -206,6 +207,17 @@ pub struct NodeProcess {
     pub member: u32,
 }
 
+impl NodeProcess {
+    fn start(orders: &[(&str, String)]) -> Self {
+        let process = Process::start("role_node", orders);
+        let line = process.line();
+        let mut words = line.split(' ').map(str::to_string);
+        let mut word = || words.next().expect("two addresses and a number");
+        let (shm, tcp, member) = (word(), word(), word().parse().expect("a number"));
+        Self { process, shm, tcp, member }
+    }
+}
+
 /// Nodes, each a process: the first begins the cluster, the others join it.
 pub struct Cluster {
     pub nodes: Vec<NodeProcess>,
@@ -219,14 +231,18 @@ impl Cluster {
             let socket = cluster.dir.path(&format!("node-{number}")).display().to_string();
             let mut orders = vec![(SOCKET, socket)];
             orders.extend(cluster.nodes.first().map(|first| (JOIN, first.shm.clone())));
-            let process = Process::start("role_node", &orders);
-            let line = process.line();
-            let mut words = line.split(' ').map(str::to_string);
-            let mut word = || words.next().expect("two addresses and a number");
-            let (shm, tcp, member) = (word(), word(), word().parse().expect("a number"));
-            cluster.nodes.push(NodeProcess { process, shm, tcp, member });
+            cluster.nodes.push(NodeProcess::start(&orders));
         }
         cluster
+    }
+
+    /// Kills the only node, and starts another at its addresses: without its data, a cluster anew.
+    pub fn begin_anew(&mut self) {
+        let [node] = &mut self.nodes[..] else { panic!("one node") };
+        node.process.kill();
+        let socket = node.shm.trim_start_matches("shm:").to_string();
+        let tcp = node.tcp.trim_start_matches("tcp://").to_string();
+        *node = NodeProcess::start(&[(SOCKET, socket), (TCP, tcp)]);
     }
 
     /// A client, connected through the first node by shm.

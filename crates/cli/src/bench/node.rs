@@ -46,7 +46,7 @@ impl BenchNode {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--json", "--until-stdin-ends", "--config", "none"])
+            .args(["serve", "--json", "--until-stdin-ends", "--config", "none", "--log-level", "warn"])
             .args(["--tcp", "127.0.0.1:0", "--memory"])
             .arg(memory_bytes.to_string())
             .arg("--raw-memory")

@@ -8,6 +8,7 @@ use std::process;
 use std::sync::{Arc, Mutex};
 
 use barn_fabric::Stopper;
+use barn_server::options::LogFormat;
 use barn_server::{Server, notify};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -45,6 +46,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         warn(&format!("{key} ({origin}): this version reads it and does nothing about it yet"));
     }
     let mut options = effective.options();
+    crate::logs::start(&options.log_level.to_string(), options.log_format == LogFormat::Json)?;
     options.raw_bytes = args.raw_memory.0;
     options.token = options.token_file.as_deref().map(crate::token::read).transpose()?;
     let asked = options.memory_bytes.saturating_add(options.raw_bytes).saturating_add(options.scratch_bytes);
@@ -140,6 +142,9 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
     }
     if let Some(tcp) = &status.tcp {
         writeln!(out, "  {tcp}")?;
+    }
+    if let Some(metrics) = server.metrics_address() {
+        writeln!(out, "  http://{metrics}/metrics")?;
     }
     writeln!(out, "Ctrl-C stops it; `barn ping` in another terminal talks to it.")?;
     out.flush()

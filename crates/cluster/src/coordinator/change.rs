@@ -111,6 +111,7 @@ impl Coordinator {
         match self.check_member(member, life) {
             Ok(()) => {
                 self.expel(now, &[member]).await?;
+                tracing::info!(member = member.0, "a member left");
             }
             // Asked again, or expelled meanwhile: it is gone, as it wished.
             Err(Refusal::Expelled { .. } | Refusal::UnknownMember { .. }) => {}

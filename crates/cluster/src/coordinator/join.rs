@@ -70,6 +70,7 @@ impl Coordinator {
             next.next_member = next_member;
         })
         .await?;
+        tracing::info!(member = member.0, version = self.configuration.version, "a member joined");
         Ok(member)
     }
 
@@ -99,6 +100,7 @@ impl Coordinator {
         })
         .await?;
         self.gone.remove(&member);
+        tracing::info!(member = member.0, version = self.configuration.version, "a member is back");
         Ok(member)
     }
 }

@@ -24,7 +24,7 @@ use crate::member::{Life, MemberId};
 use crate::message::{Refusal, Request, Response};
 use crate::placement::{REPLICAS_DEFAULT, RINGS_DEFAULT};
 use crate::store::{ConfigurationStore, StoreError};
-use barn_fabric::seam::Seeded;
+use barn_fabric::seam::{Random, Seeded};
 use barn_layout::planted;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,7 +132,8 @@ impl Coordinator {
             Some(configuration) => configuration,
             None => {
                 let lease = options.lease.clamp(LEASE_MIN, LEASE_MAX);
-                let first = Configuration::new(lease, options.rings, options.replicas);
+                let mut first = Configuration::new(lease, options.rings, options.replicas);
+                first.cluster = Seeded::new(options.seed).next();
                 store.replace(0, &first).await?;
                 first
             }
@@ -203,6 +204,9 @@ impl Coordinator {
             }
         }
         let expired = self.store.expired(now).await?;
+        for member in &expired {
+            tracing::warn!(member = member.0, "a member is expelled: its lease has ended");
+        }
         Ok(self.expel(now, &expired).await? || reloaded)
     }
 

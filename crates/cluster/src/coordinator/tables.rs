@@ -46,6 +46,7 @@ impl Coordinator {
         let first = table as usize % holders.len();
         let shards = (0..count).map(|shard| holders[(first + shard) % holders.len()]).collect();
         let placed = TablePlacement { table, name, options, shards };
+        tracing::info!(table = placed.name, number = table, shards = placed.shards.len(), "a table was made");
         let added = placed.clone();
         self.establish(now, move |next| {
             next.next_table = table + 1;
@@ -60,6 +61,7 @@ impl Coordinator {
         if !self.configuration.tables.iter().any(|table| table.name == name) {
             return Err(Refusal::NoTable { name }.into());
         }
+        tracing::info!(table = name, "a table was dropped");
         self.establish(now, move |next| next.tables.retain(|table| table.name != name)).await?;
         Ok(Response::TableDropped { configuration: self.configuration.clone() })
     }

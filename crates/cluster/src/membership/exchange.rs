@@ -106,16 +106,19 @@ impl Membership {
         self.note(refusal.to_string());
         match refusal {
             Refusal::Expelled { member, .. } => {
+                tracing::warn!(member = member.0, "expelled from the cluster: joining again");
                 self.lock().was = Some(member);
                 self.become_state(MembershipState::Joining);
                 Next::Wait(Duration::ZERO)
             }
             Refusal::UnknownMember { .. } => {
+                tracing::warn!("the cluster does not know this node: joining it as another member");
                 self.lock().was = None;
                 self.become_state(MembershipState::Joining);
                 Next::Wait(backoff.next(self.lease_length()))
             }
             Refusal::Superseded { member } => {
+                tracing::error!(member = member.0, "another process has taken this member's place");
                 self.become_state(MembershipState::Superseded(member));
                 Next::End
             }

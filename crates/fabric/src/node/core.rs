@@ -1,6 +1,6 @@
 //! What the ports of a node share.
 
-use super::{NodeError, NodeOptions, NodeStats};
+use super::{NodeError, NodeOptions, NodeStats, Transport, count};
 use crate::registry::{PeerId, Registry};
 use crate::service::{Outbox, Outgoing, Service};
 use barn_layout::handshake::Refusal;
@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// A number for a newcomer, if there is room for it.
-    pub(crate) fn admit(&mut self) -> Result<PeerId, Refused> {
+    pub(crate) fn admit(&mut self, transport: Transport) -> Result<PeerId, Refused> {
         if self.peers >= self.options.peers_max {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Refusal::TooManyPeers);
@@ -88,12 +88,14 @@ impl Core {
         self.next_peer += 1;
         self.stats.peers.store(self.peers as u64, Ordering::Relaxed);
         self.stats.accepted.fetch_add(1, Ordering::Relaxed);
+        count(&self.stats.of(transport).peers, 1);
         Ok(PeerId(self.next_peer))
     }
 
     /// A peer is gone: its grants end and its place is free.
-    pub(crate) fn dismiss(&mut self, peer: PeerId) {
+    pub(crate) fn dismiss(&mut self, transport: Transport, peer: PeerId) {
         self.peers -= 1;
+        count(&self.stats.of(transport).peers, 1u64.wrapping_neg());
         self.stats.peers.store(self.peers as u64, Ordering::Relaxed);
         self.registry.forget(peer);
     }

@@ -14,8 +14,8 @@ mod stats;
 
 pub(crate) use self::core::{Core, Port};
 pub use poll_loop::Stopper;
-pub use stats::NodeStats;
-pub(crate) use stats::count;
+pub use stats::{NodeStats, TransportStats};
+pub(crate) use stats::{Transport, count};
 
 use crate::registry::Registry;
 use crate::service::{Outbox, Outgoing, Sender, Service};

@@ -19,6 +19,38 @@ pub struct NodeStats {
     pub operations: AtomicU64,
     /// How often the poll loop went to sleep.
     pub sleeps: AtomicU64,
+    /// Of clients of this host.
+    pub shm: TransportStats,
+    /// Of clients of any host.
+    pub tcp: TransportStats,
+}
+
+/// Counts of one transport.
+#[derive(Debug, Default)]
+pub struct TransportStats {
+    /// Peers connected now.
+    pub peers: AtomicU64,
+    /// Bytes that came: over tcp all that were received, over shm those of messages.
+    pub bytes_in: AtomicU64,
+    /// Bytes that went. What shm clients read for themselves, nobody can count.
+    pub bytes_out: AtomicU64,
+}
+
+/// A transport that a node serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Shm,
+    Tcp,
+}
+
+impl NodeStats {
+    /// The counts of a transport.
+    pub(crate) fn of(&self, transport: Transport) -> &TransportStats {
+        match transport {
+            Transport::Shm => &self.shm,
+            Transport::Tcp => &self.tcp,
+        }
+    }
 }
 
 /// Adds to a count that only this thread writes: no locked instruction on the hot path.

@@ -62,6 +62,8 @@ pub(super) struct ShmPeer {
     grants: BTreeMap<u32, Grant>,
     assembling: HashMap<u64, Vec<u8>>,
     assembling_bytes: usize,
+    /// Bytes of messages that came, since they were last counted.
+    bytes_in: u64,
     /// What is being looked at: private bytes, used again.
     buffer: Vec<u8>,
 }
@@ -97,11 +99,14 @@ struct Answers {
     /// Bytes that the backlog holds: bodies, and [`WAITING_BYTES`] for each of them.
     backlog_bytes: usize,
     written: bool,
+    /// Bytes of messages that went, since they were last counted.
+    bytes_out: u64,
 }
 
 impl Answers {
     /// Puts a message into the ring, in pieces if it is long; what finds no room waits.
     fn push(&mut self, header: MessageHeader, body: &[u8]) {
+        self.bytes_out += body.len() as u64;
         let mut sent = 0;
         if self.backlog.is_empty() && self.push_pieces(&header, body, 0, &mut sent) {
             return;
@@ -165,6 +170,7 @@ impl ReplySink for Answers {
         {
             write_slot(&self.outbound, self.shape.reply_slot(slot) as u64, lap, &header, body);
             self.written = true;
+            self.bytes_out += body.len() as u64;
             return;
         }
         self.push(header, body);
@@ -195,6 +201,7 @@ impl ShmPeer {
             reader: RingReader::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
             lane: (shape.window > 0).then(|| Lane { window: Window::new(shape.window) }),
             answers: Answers {
+                bytes_out: 0,
                 shape,
                 writer: RingWriter::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
                 outbound,
@@ -207,6 +214,7 @@ impl ShmPeer {
             grants: BTreeMap::new(),
             assembling: HashMap::new(),
             assembling_bytes: 0,
+            bytes_in: 0,
             buffer: Vec::new(),
         }
     }
@@ -237,6 +245,11 @@ impl ShmPeer {
         Ok(work + messages)
     }
 
+    /// Bytes of messages that came and went since this was last asked.
+    pub(super) fn take_bytes(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.answers.bytes_out))
+    }
+
     /// Rings the client's bell if something was written for it and it sleeps.
     pub(super) fn wake_client(&mut self) {
         if std::mem::take(&mut self.answers.written) {
@@ -258,6 +271,7 @@ impl ShmPeer {
                 return Err(Expelled::Garbage);
             }
             lane.window.advance();
+            self.bytes_in += self.buffer.len() as u64;
             self.answers.slots[slot] = Some((header.id.get(), lap));
             let request = Request { peer: self.id, method: header.method.get(), body: &self.buffer };
             service.call(request, Reply::new(&mut self.answers, self.id, header.id.get(), outbox));
@@ -273,6 +287,7 @@ impl ShmPeer {
             self.buffer.clear();
             let Some(header) = self.reader.pop(&mut self.buffer)? else { return Ok(turn) };
             let id = header.id.get();
+            self.bytes_in += self.buffer.len() as u64;
             if Kind::from_bits(header.kind) == Some(Kind::Abandoned) {
                 let Some(pieces) = self.assembling.remove(&id) else { return Err(Expelled::Garbage) };
                 self.assembling_bytes -= pieces.len();

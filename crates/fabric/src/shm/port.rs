@@ -3,7 +3,7 @@
 use super::control;
 use super::peer::{Expelled, ShmPeer};
 use super::say_asleep;
-use crate::node::{Core, NodeError, Port, count};
+use crate::node::{Core, NodeError, Port, Transport, count};
 use crate::region::{Region, RegionOptions, Rights};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Service};
@@ -216,7 +216,7 @@ impl ShmPort {
         if core.watch(&bell, self.port, bell_token(number), EventFlags::IN).is_err() {
             return Err((socket, Refusal::NoMemory));
         }
-        let id = match core.admit() {
+        let id = match core.admit(Transport::Shm) {
             Ok(id) => id,
             Err(refusal) => return Err((socket, refusal)),
         };
@@ -225,7 +225,7 @@ impl ShmPort {
         let welcome = welcome(core, 0, Some(shape), id);
         // A client that is already gone is noticed by its socket's hang-up.
         if control::send(socket.as_fd(), welcome.as_bytes(), &descriptors) == Err(Errno::TOOMANYREFS) {
-            core.dismiss(id);
+            core.dismiss(Transport::Shm, id);
             return Err((socket, Refusal::NoMemory));
         }
         let peer = ShmPeer::new(id, socket, shape, (&inbound, &outbound), bell);
@@ -285,7 +285,7 @@ impl ShmPort {
         self.numbers.remove(&peer.id);
         core.unwatch(&peer.socket);
         core.unwatch(&peer.bell);
-        core.dismiss(peer.id);
+        core.dismiss(Transport::Shm, peer.id);
         service.gone(peer.id);
     }
 }
@@ -477,7 +477,7 @@ impl Port for ShmPort {
     }
 
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize {
-        let mut work = 0;
+        let (mut work, mut bytes_in, mut bytes_out) = (0, 0, 0);
         let mut expelled = Vec::new();
         self.sweeps = self.sweeps.wrapping_add(1);
         let all = self.thorough || self.sweeps.is_multiple_of(QUIET_EVERY);
@@ -490,12 +490,17 @@ impl Port for ShmPort {
                 Ok(done) => {
                     peer.quiet = 0;
                     work += done;
+                    let (came, went) = peer.take_bytes();
+                    (bytes_in, bytes_out) = (bytes_in + came, bytes_out + went);
                 }
                 Err(Expelled::Garbage | Expelled::Slow) => expelled.push(*number),
             }
         }
         if work > 0 {
+            // Once for all, as over tcp.
             count(&core.stats.messages, work as u64);
+            count(&core.stats.shm.bytes_in, bytes_in);
+            count(&core.stats.shm.bytes_out, bytes_out);
         }
         for number in expelled {
             self.expel(core, service, number);

@@ -121,17 +121,22 @@ impl Peer {
     }
 
     fn serve_with(&mut self, core: &Core, service: &mut dyn Service) -> Result<Served, End> {
+        let taken = self.out.taken();
         // What was left over goes first; only when it is done is more taken.
         let mut work = self.advance(core, service)?;
         let mut end = None;
         if !self.agent.is_reading() && self.out.pending() < HIGH_WATER_BYTES {
             match self.inbound.receive(&self.socket)? {
-                Received::Bytes(_) => work += 1 + self.advance(core, service)?,
+                Received::Bytes(bytes) => {
+                    count(&core.stats.tcp.bytes_in, bytes as u64);
+                    work += 1 + self.advance(core, service)?;
+                }
                 Received::Nothing => {}
                 Received::End => end = Some(End::Closed),
             }
         }
         let flushed = self.out.flush(&self.socket)?;
+        count(&core.stats.tcp.bytes_out, self.out.taken() - taken);
         match end {
             Some(end) => Err(end),
             // With everything sent and something left over there will be no event to go on with.

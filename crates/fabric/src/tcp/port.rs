@@ -10,7 +10,7 @@
 use super::handshake::{HANDSHAKE_MAX, Newcomer, Policy, Progress};
 use super::peer::{End, Peer, Spare};
 use super::stream::prepare;
-use crate::node::{Core, NodeError, Port};
+use crate::node::{Core, NodeError, Port, Transport};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Service};
 use rustix::event::Timespec;
@@ -180,7 +180,7 @@ impl TcpPort {
     }
 
     fn admit(&mut self, core: &mut Core, service: &mut dyn Service, newcomer: Newcomer, code: [u8; 32]) {
-        let id = match core.admit() {
+        let id = match core.admit(Transport::Tcp) {
             Ok(id) => id,
             Err(refusal) => {
                 newcomer.refuse_welcome(refusal);
@@ -190,7 +190,7 @@ impl TcpPort {
         let token = FIRST_PEER + id.0;
         let watched = core.rewatch(&newcomer.socket, self.number, token, EventFlags::IN);
         if watched.is_err() || !newcomer.welcome(id, core.node, code) {
-            core.dismiss(id);
+            core.dismiss(Transport::Tcp, id);
             return;
         }
         self.peers.insert(id.0, Peer::new(id, newcomer.socket));
@@ -204,7 +204,7 @@ impl TcpPort {
         if end == End::Expelled {
             core.stats.expelled.fetch_add(1, Ordering::Relaxed);
         }
-        core.dismiss(PeerId(peer));
+        core.dismiss(Transport::Tcp, PeerId(peer));
         service.gone(PeerId(peer));
     }
 

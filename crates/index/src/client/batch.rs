@@ -1,6 +1,6 @@
 //! Looking many keys up at once: their cache misses, or their way over the network, overlap.
 
-use super::read::{malformed, now_ms};
+use super::read::{Trial, malformed, now_ms};
 use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use super::update::{batch, judge};
 use crate::error::TableError;
@@ -8,7 +8,7 @@ use crate::key::{Found, Key, Looked};
 use crate::selector::Choice;
 use crate::wire::{self, Method, next_answer};
 use barn_layout::table::Outcome;
-use barn_transaction::ClientError;
+use barn_transaction::{ClientError, Waits};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -101,20 +101,29 @@ impl Table {
     /// Looks many keys up, into memory of the caller's. Each answer is of some moment during the call,
     /// not all of the same: a transaction is for that.
     pub async fn find_many(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
+        self.reading(async |table, waits| table.find_many_once(keys, answers, waits).await).await
+    }
+
+    async fn find_many_once(
+        &self,
+        keys: &[&[u8]],
+        answers: &mut Answers,
+        waits: &mut Waits<'_>,
+    ) -> Result<(), TableError> {
         answers.prepare(keys.len());
         if self.inner.shards.len() == 1 && self.way == Way::Request {
             keys.iter().try_for_each(|key| self.key(key).map(|_| ()))?;
             let (places, seed): (Vec<usize>, u64) = ((0..keys.len()).collect(), self.inner.options.seed);
-            self.request_many(0, &places, |at| Key::new(seed, keys[at]), answers).await?;
+            self.request_many(0, &places, |at| Key::new(seed, keys[at]), answers, waits).await?;
         } else if self.inner.shards.len() == 1 {
             let mut at = 0;
             while at < keys.len() {
                 let end = keys.len().min(at + GROUP);
-                self.find_group(0, &keys[at..end], at, answers).await?;
+                self.find_group(0, &keys[at..end], at, answers, waits).await?;
                 at = end;
             }
         } else {
-            self.find_by_shard(keys, answers).await?;
+            self.find_by_shard(keys, answers, waits).await?;
         }
         let mut now = None;
         for (found, looked) in answers.found.iter().zip(&mut answers.looked) {
@@ -135,6 +144,7 @@ impl Table {
         keys: &[&[u8]],
         first: usize,
         answers: &mut Answers,
+        waits: &mut Waits<'_>,
     ) -> Result<(), TableError> {
         let mut hashed = [Key { bytes: &[], hash: 0 }; GROUP];
         for (hashed, key) in hashed.iter_mut().zip(keys) {
@@ -144,9 +154,9 @@ impl Table {
         let link = &self.inner.shards[shard];
         let end = first + keys.len();
         if self.way == Way::Auto && !link.is_known() {
-            self.fetch_roots(link).await?;
+            self.fetch_roots(link, waits.left()).await?;
         }
-        let sent = (self.way == Way::Auto).then(|| link.batched.choose(&self.inner.client));
+        let sent = (self.way == Way::Auto).then(|| link.batched.choose(&self.client));
         let by_request = match (self.way, &sent) {
             (Way::Request, _) => true,
             (Way::Mix(percent), _) => next_of_mix(percent),
@@ -156,12 +166,12 @@ impl Table {
         let done = match by_request {
             true => {
                 let places: Vec<usize> = (first..end).collect();
-                self.request_many(shard, &places, |at| hashed[at - first], answers).await
+                self.request_many(shard, &places, |at| hashed[at - first], answers, waits).await
             }
-            false => self.look_many(link, hashed, first, answers).await,
+            false => self.look_many(link, hashed, first, answers, waits).await,
         };
         if let Some(sent) = sent {
-            link.batched.done(&self.inner.client, &sent, keys.len());
+            link.batched.done(&self.client, &sent, keys.len());
         }
         done
     }
@@ -173,12 +183,17 @@ impl Table {
         hashed: &[Key<'_>],
         first: usize,
         answers: &mut Answers,
+        waits: &mut Waits<'_>,
     ) -> Result<(), TableError> {
         let end = first + hashed.len();
-        let roots = self.roots(link).await?;
+        let roots = self.roots(link, self.client.session(), waits.left()).await?;
         let mut reads = 0;
         let looked = {
-            let reach = self.inner.client.reach();
+            let reach = self.client.reach_within(waits.left());
+            // What is known of another session's memory is of no use in this one.
+            if link.known(reach.session()).is_none() {
+                return Err(ClientError::SessionLost.into());
+            }
             let (found, looked) = (&mut answers.found[first..end], &mut answers.looked[first..end]);
             roots.lookup_batch_mapped(&reach, hashed, found, looked, &mut reads)
         };
@@ -196,7 +211,8 @@ impl Table {
         for ((key, found), looked) in hashed.iter().zip(found).zip(looked) {
             if !is_settled(*looked) {
                 left.push(Box::pin(async move {
-                    let there = self.find_one_sided(link, *key, found).await?;
+                    let mut trial = Trial::of(&self.client);
+                    let there = self.find_one_sided(link, *key, found, &mut trial).await?;
                     *looked = if there { Looked::Found } else { Looked::Absent };
                     Ok(())
                 }));
@@ -205,7 +221,12 @@ impl Table {
         all(left).await
     }
 
-    async fn find_by_shard(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
+    async fn find_by_shard(
+        &self,
+        keys: &[&[u8]],
+        answers: &mut Answers,
+        waits: &mut Waits<'_>,
+    ) -> Result<(), TableError> {
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
         for (at, key) in keys.iter().enumerate() {
             by_shard[self.shard_at(self.key(key)?)].push(at);
@@ -213,14 +234,14 @@ impl Table {
         for (shard, places) in by_shard.iter().enumerate() {
             if self.way == Way::Request {
                 let seed = self.inner.options.seed;
-                self.request_many(shard, places, |at| Key::new(seed, keys[at]), answers).await?;
+                self.request_many(shard, places, |at| Key::new(seed, keys[at]), answers, waits).await?;
                 continue;
             }
             let mut one = Answers::new();
             for places in places.chunks(GROUP) {
                 let group: Vec<&[u8]> = places.iter().map(|at| keys[*at]).collect();
                 one.prepare(group.len());
-                self.find_group(shard, &group, 0, &mut one).await?;
+                self.find_group(shard, &group, 0, &mut one, waits).await?;
                 for (from, at) in places.iter().enumerate() {
                     answers.looked[*at] = one.looked[from];
                     std::mem::swap(&mut answers.found[*at], &mut one.found[from]);
@@ -237,27 +258,19 @@ impl Table {
         places: &[usize],
         key: impl Fn(usize) -> Key<'k>,
         answers: &mut Answers,
+        waits: &mut Waits<'_>,
     ) -> Result<(), TableError> {
         let link = &self.inner.shards[shard];
         let mut left = places.to_vec();
         let (mut message, mut reply) =
             (std::mem::take(&mut answers.message), std::mem::take(&mut answers.reply));
-        let mut waits = None;
-        let mut lost = 0;
         while !left.is_empty() {
             let count = batch(&left, |at| key(at).bytes.len());
             wire::begin(&mut message, link.part.table, link.part.shard, count as u16);
             for at in &left[..count] {
                 wire::add_key(&mut message, key(*at).bytes);
             }
-            match self.ask(link, Method::Get, &message, &mut reply).await {
-                Ok(()) => {}
-                Err(TableError::Client(ClientError::SessionLost)) if lost < 2 => {
-                    lost += 1;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            }
+            self.ask(link, Method::Get, &message, &mut reply, waits.left()).await?;
             Counts::add(&self.inner.counts.requests, count as u64);
             let mut rest = &reply[..];
             let mut again = Vec::new();
@@ -278,7 +291,6 @@ impl Table {
             }
             if !again.is_empty() {
                 left.splice(0..0, again);
-                let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
                 if !waits.next().await {
                     return Err(TableError::Contended);
                 }

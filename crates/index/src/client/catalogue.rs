@@ -31,6 +31,20 @@ fn odd(response: &Response) -> TableError {
     TableError::Client(ClientError::Refused { why: format!("an answer of another kind: {response:?}") })
 }
 
+/// Brings the directory up to date; if no node answers, the cluster is looked for until the deadline.
+async fn find_cluster(client: &Client) -> Result<(), ClientError> {
+    let mut waits = client.attempts();
+    loop {
+        if client.refresh(waits.left() / 2).await || client.recover(waits.left()).await {
+            return Ok(());
+        }
+        let error = ClientError::NotReady { why: "no node of the cluster answers".into() };
+        if !waits.again(&error).await {
+            return Err(error);
+        }
+    }
+}
+
 impl Table {
     /// Makes a table with `shards` shards, 0 for one at each node. A seed of 0 is replaced by a random
     /// one. An error if there is a table of this name.
@@ -45,7 +59,7 @@ impl Table {
             options.seed = client.random();
         }
         let request = Request::CreateTable { name: name.into(), options: options.to_text(), shards };
-        match client.coordinate(&request).await? {
+        match client.coordinate(&request).await?.0 {
             Response::TableCreated { placed, .. } => Self::new(client.clone(), placed),
             Response::Refused(refusal) => Err(refused(refusal)),
             other => Err(odd(&other)),
@@ -57,7 +71,7 @@ impl Table {
         let placed = || client.directory().configuration().table_named(name).cloned();
         // A table that this client knows may have been dropped and made again; that costs a question
         // only when it is opened.
-        client.refresh().await;
+        find_cluster(client).await?;
         let placed: Option<TablePlacement> = placed();
         Self::new(client.clone(), placed.ok_or_else(|| TableError::NoTable(name.into()))?)
     }
@@ -81,15 +95,17 @@ impl Table {
     /// Drops a table, with all that is in it.
     pub async fn drop(client: &Client, name: &str) -> Result<(), TableError> {
         match client.coordinate(&Request::DropTable { name: name.into() }).await? {
-            Response::TableDropped { .. } => Ok(()),
-            Response::Refused(refusal) => Err(refused(refusal)),
-            other => Err(odd(&other)),
+            (Response::TableDropped { .. }, _) => Ok(()),
+            // An attempt whose answer was lost has dropped it.
+            (Response::Refused(Refusal::NoTable { .. }), true) => Ok(()),
+            (Response::Refused(refusal), _) => Err(refused(refusal)),
+            (other, _) => Err(odd(&other)),
         }
     }
 
     /// The tables that there are, by name.
     pub async fn list(client: &Client) -> Result<Vec<TableInfo>, TableError> {
-        client.refresh().await;
+        find_cluster(client).await?;
         let configuration = client.directory().configuration();
         let mut tables = Vec::new();
         for placed in &configuration.tables {

@@ -45,7 +45,7 @@ fn unreadable(reach: &Reach<'_>, error: OperationError) -> Unreadable {
 impl Memory for Reach<'_> {
     async fn read(&self, at: Address, into: &mut [u8]) -> Result<(), Unreadable> {
         let region = self.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
-        let read = region.read(u64::from(at.offset()), into).await;
+        let read = region.read(u64::from(at.offset()), into).within(self.limit()).await;
         read.map_err(|error| unreadable(self, error))
     }
 
@@ -53,8 +53,8 @@ impl Memory for Reach<'_> {
         let region = self.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
         let offset = u64::from(at.offset());
         let read = match into.len() <= OPERATION_BYTES_MAX {
-            true => region.read_confirmed(offset, into).await,
-            false => region.read_long(offset, into).await,
+            true => region.read_confirmed(offset, into).within(self.limit()).await,
+            false => region.read_long(offset, into, self.limit()).await,
         };
         read.map_err(|error| unreadable(self, error))
     }

@@ -4,6 +4,7 @@ mod batch;
 mod buffers;
 mod catalogue;
 mod choosing;
+mod follow;
 pub(crate) mod memory;
 mod read;
 mod roots;

@@ -8,12 +8,44 @@ use crate::key::{Found, Key, Looked};
 use crate::selector::Choice;
 use crate::wire::{self, Method, next_answer};
 use barn_layout::table::Outcome;
-use barn_transaction::ClientError;
-use std::time::{SystemTime, UNIX_EPOCH};
+use barn_transaction::{Client, ClientError, Reach, Waits};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The time, in milliseconds since 1970.
 pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+/// The attempts of one lookup. Their time counts from the first step that has to wait for anything:
+/// a load needs no clock.
+#[derive(Debug)]
+pub(super) struct Trial<'a> {
+    client: &'a Client,
+    waits: Option<Waits<'a>>,
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn of(client: &'a Client) -> Self {
+        Self { client, waits: None }
+    }
+
+    pub(super) fn waits(&mut self) -> &mut Waits<'a> {
+        self.waits.get_or_insert_with(|| self.client.attempts())
+    }
+
+    pub(super) fn left(&mut self) -> Duration {
+        self.waits().left()
+    }
+
+    fn reach(&mut self) -> Reach<'a> {
+        let reach = self.client.reach();
+        if self.waits.is_none() && reach.is_mapped() {
+            return reach;
+        }
+        drop(reach);
+        let left = self.left();
+        self.client.reach_within(left)
+    }
 }
 
 /// How often a lookup begins again at once before it waits.
@@ -38,31 +70,50 @@ impl Table {
 
     /// As [`Table::find`], into memory of the caller's; false if the key is not there.
     pub async fn find_into(&self, key: &[u8], found: &mut Found) -> Result<bool, TableError> {
-        let key = self.key(key)?;
-        let shard = self.shard(key);
-        let there = match self.way {
-            Way::OneSided => self.find_one_sided(shard, key, found).await?,
-            Way::Request => self.find_by_request(shard, key, found).await?,
-            Way::Mix(percent) => match next_of_mix(percent) {
-                true => self.find_by_request(shard, key, found).await?,
-                false => self.find_one_sided(shard, key, found).await?,
-            },
-            Way::Auto => {
-                // What is done once is not what a lookup costs.
-                if !shard.is_known() {
-                    self.fetch_roots(shard).await?;
-                }
-                let sent = shard.single.choose(&self.inner.client);
-                let there = match sent.choice {
-                    Choice::OneSided => self.find_one_sided(shard, key, found).await?,
-                    Choice::Request => self.find_by_request(shard, key, found).await?,
-                };
-                shard.single.done(&self.inner.client, &sent, 1);
-                there
+        let mut trial = Trial::of(&self.client);
+        let there = loop {
+            let error = match self.current().find_once(key, found, &mut trial).await {
+                Ok(there) => break there,
+                Err(error) => error,
+            };
+            if !self.again(&error, trial.waits()).await? {
+                return Err(error);
             }
         };
         // The clock is only looked at where something can expire.
         Ok(there && (found.expires == 0 || !found.is_expired(now_ms())))
+    }
+
+    /// One attempt, in whichever way.
+    async fn find_once(
+        &self,
+        key: &[u8],
+        found: &mut Found,
+        trial: &mut Trial<'_>,
+    ) -> Result<bool, TableError> {
+        let key = self.key(key)?;
+        let shard = self.shard(key);
+        match self.way {
+            Way::OneSided => self.find_one_sided(shard, key, found, trial).await,
+            Way::Request => self.find_by_request(shard, key, found, trial).await,
+            Way::Mix(percent) => match next_of_mix(percent) {
+                true => self.find_by_request(shard, key, found, trial).await,
+                false => self.find_one_sided(shard, key, found, trial).await,
+            },
+            Way::Auto => {
+                // What is done once is not what a lookup costs.
+                if !shard.is_known() {
+                    self.fetch_roots(shard, trial.left()).await?;
+                }
+                let sent = shard.single.choose(&self.client);
+                let there = match sent.choice {
+                    Choice::OneSided => self.find_one_sided(shard, key, found, trial).await?,
+                    Choice::Request => self.find_by_request(shard, key, found, trial).await?,
+                };
+                shard.single.done(&self.client, &sent, 1);
+                Ok(there)
+            }
+        }
     }
 
     /// Looks a key up in the shard's memory, until it is found or found not to be there.
@@ -71,19 +122,27 @@ impl Table {
         shard: &ShardLink,
         key: Key<'_>,
         found: &mut Found,
+        trial: &mut Trial<'_>,
     ) -> Result<bool, TableError> {
         let counts = &self.inner.counts;
-        let mut waits = None;
-        let (mut stale, mut lost) = (0, 0);
+        let mut stale = 0;
         let mut retries = 0u32;
         loop {
-            let roots = self.roots(shard).await?;
-            let mut reads = 0;
-            let looked = {
-                let reach = self.inner.client.reach();
+            let (looked, reads) = {
+                let reach = trial.reach();
+                let Some(roots) = shard.known(reach.session()) else {
+                    drop(reach);
+                    self.fetch_roots(shard, trial.left()).await?;
+                    // Sessions that end one after another do not keep a lookup for ever.
+                    if trial.left().is_zero() {
+                        return Err(ClientError::Deadline.into());
+                    }
+                    continue;
+                };
+                let mut reads = 0;
                 let looked = roots.lookup(&reach, key, found, &mut reads).await;
                 reach.count_reads(u64::from(reads), 0);
-                looked
+                (looked, reads)
             };
             Counts::add(&counts.reads, u64::from(reads));
             match looked {
@@ -95,24 +154,19 @@ impl Table {
                 Ok(Looked::Unsettled) => {
                     Counts::add(&counts.retries, 1);
                     retries += 1;
-                    if retries > QUICK_RETRIES {
-                        let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
-                        if !waits.next().await {
-                            return Err(TableError::Contended);
-                        }
+                    if retries > QUICK_RETRIES && !trial.waits().next().await {
+                        return Err(TableError::Contended);
                     }
                 }
                 // What is not to be had in this way, the node can still be asked for.
                 Ok(Looked::Stale) | Err(Unreadable::Nowhere) if stale >= 2 => {
-                    return self.find_by_request(shard, key, found).await;
+                    return self.find_by_request(shard, key, found, trial).await;
                 }
                 Ok(Looked::Stale) | Err(Unreadable::Nowhere) => {
                     stale += 1;
-                    self.renew_roots(shard, key).await?;
+                    self.renew_roots(shard, key, trial.left()).await?;
                 }
-                Err(Unreadable::Closed(region)) => self.inner.client.open(region).await?,
-                // A session that is over is no reason for a read to fail, as it changes nothing.
-                Err(Unreadable::Lost(ClientError::SessionLost)) if lost < 2 => lost += 1,
+                Err(Unreadable::Closed(region)) => self.client.open(region, trial.left()).await?,
                 Err(Unreadable::Lost(error)) => return Err(error.into()),
             }
         }
@@ -126,23 +180,16 @@ impl Table {
         shard: &ShardLink,
         key: Key<'_>,
         found: &mut Found,
+        trial: &mut Trial<'_>,
     ) -> Result<bool, TableError> {
         Counts::add(&self.inner.counts.requests, 1);
+        let waits = trial.waits();
         let mut buffers = Buffers::take();
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
         wire::add_key(message, key.bytes);
-        let mut waits = None;
-        let mut lost = 0;
         loop {
-            match self.ask(shard, Method::Get, message, answer).await {
-                Ok(()) => {}
-                Err(TableError::Client(ClientError::SessionLost)) if lost < 2 => {
-                    lost += 1;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            }
+            self.ask(shard, Method::Get, message, answer, waits.left()).await?;
             let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
             match Outcome::from_bits(said.outcome.get()) {
                 Some(Outcome::Done) => {
@@ -154,7 +201,6 @@ impl Table {
                 }
                 Some(Outcome::Absent) => return Ok(false),
                 Some(Outcome::Again) => {
-                    let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
                     if !waits.next().await {
                         return Err(TableError::Contended);
                     }

@@ -1,31 +1,35 @@
 //! Going through all keys of a table, page by page.
 
+use super::follow::Unheard;
 use super::read::malformed;
 use super::table::Table;
 use crate::error::TableError;
 use crate::key::Found;
 use crate::wire::{self, Method, split, take};
 use barn_layout::table::{CURSOR_END, TableAnswer, TablePage, TableScan, VALUE_LATER};
-use barn_transaction::ClientError;
 use zerocopy::IntoBytes;
 
 /// About how many bytes a page has.
 const PAGE_BYTES: u32 = 256 << 10;
 
 /// A walk through a table: every key that is there all the time is met at least once, in no order. What
-/// comes or goes meanwhile may be met or not.
+/// comes or goes meanwhile may be met or not. If a node is lost on the way, its shard is walked through
+/// from the start again: what it has met may be met twice.
 #[derive(Debug)]
 pub struct Scan {
     table: Table,
     shard: usize,
     cursor: u64,
+    /// The session in which the cursor was given: a node that was started again knows no such place.
+    session: u64,
     page: std::vec::IntoIter<(Vec<u8>, Option<Found>)>,
 }
 
 impl Table {
     /// Goes through all keys.
     pub fn scan(&self) -> Scan {
-        Scan { table: self.clone(), shard: 0, cursor: 0, page: Vec::new().into_iter() }
+        let table = self.current().into_owned();
+        Scan { table, shard: 0, cursor: 0, session: 0, page: Vec::new().into_iter() }
     }
 }
 
@@ -52,17 +56,31 @@ impl Scan {
     /// Fetches the next page.
     async fn turn(&mut self) -> Result<(), TableError> {
         let shard = &self.table.inner.shards[self.shard];
-        let (mut message, mut answer) = (Vec::new(), Vec::new());
-        wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
-        let scan =
-            TableScan { cursor: self.cursor.into(), bytes_max: PAGE_BYTES.into(), keys_max: u32::MAX.into() };
-        message.extend_from_slice(scan.as_bytes());
-        let mut lost = 0;
+        let client = self.table.client();
+        let mut waits = client.attempts();
+        let mut answer = Vec::new();
         loop {
-            match self.table.ask(shard, Method::Scan, &message, &mut answer).await {
+            // The session as it is before the question: see `fetch_roots`.
+            let session = client.session();
+            if session != self.session {
+                (self.session, self.cursor) = (session, 0);
+            }
+            let mut message = Vec::new();
+            wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
+            let (cursor, keys_max) = (self.cursor.into(), u32::MAX.into());
+            message
+                .extend_from_slice(TableScan { cursor, bytes_max: PAGE_BYTES.into(), keys_max }.as_bytes());
+            match self.table.ask(shard, Method::Scan, &message, &mut answer, waits.left()).await {
+                // What another session's node says of this cursor means nothing.
+                Ok(()) if self.cursor != 0 && client.session() != session => {}
                 Ok(()) => break,
-                Err(TableError::Client(ClientError::SessionLost)) if lost < 2 => lost += 1,
-                Err(error) => return Err(error),
+                // The table of another cluster is another: who walks through it begins anew.
+                Err(Unheard { error: TableError::Client(error), .. }) => {
+                    if !waits.again(&error).await {
+                        return Err(error.into());
+                    }
+                }
+                Err(unheard) => return Err(unheard.error),
             }
         }
         let (page, mut rest) = split::<TablePage>(&answer).map_err(malformed)?;

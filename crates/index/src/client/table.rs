@@ -1,6 +1,7 @@
 //! A table, as a program holds it.
 
 use super::choosing::Choosing;
+use super::follow::{Successor, Unheard};
 use super::roots::Roots;
 use crate::error::TableError;
 use crate::hash::{remix, scale};
@@ -9,11 +10,12 @@ use crate::node::{NOT_HERE, NOT_YET, Part, ShardStats};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
 use crate::wire::{self, Method};
 use barn_cluster::{MemberId, TablePlacement};
+use barn_layout::planted;
 use barn_layout::table::Durability;
-use barn_transaction::{Client, ClientError};
+use barn_transaction::{Client, ClientError, Waits};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -59,39 +61,29 @@ const NOT_YET_PAUSE: Duration = Duration::from_millis(2);
 /// Where hashes are divided among shards: not by the bits that segments and buckets follow from.
 const SHARD_SEED: u64 = 0x5ba2d;
 
-/// A table. Clones are the same; threads may share one.
+/// What was read, and how.
+pub(super) use barn_transaction::LookupCounts as Counts;
+
+/// A table. Clones are the same, and cheap; threads may share one.
 #[derive(Clone)]
 pub struct Table {
     pub(super) inner: Arc<Inner>,
+    /// The client, with this handle's deadline.
+    pub(super) client: Client,
     pub(super) way: Way,
     /// What its changes ask for; nothing for what the table says.
     pub(super) durability: Option<Durability>,
 }
 
 pub(super) struct Inner {
-    pub(super) client: Client,
+    /// The cluster that the numbers below are of.
+    pub(super) cluster: u64,
     pub(super) placed: TablePlacement,
     pub(super) options: TableOptions,
     pub(super) shards: Vec<ShardLink>,
-    pub(super) counts: Counts,
-}
-
-/// What was read, and how.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) gets: AtomicU64,
-    pub(super) reads: AtomicU64,
-    pub(super) retries: AtomicU64,
-    pub(super) requests: AtomicU64,
-    pub(super) refreshed: AtomicU64,
-}
-
-impl Counts {
-    #[inline]
-    pub(super) fn add(counter: &AtomicU64, count: u64) {
-        // ORDER: Relaxed: counters, of which nothing else follows.
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
+    pub(super) counts: Arc<Counts>,
+    /// The table of the same name in the cluster that came after: see [`super::follow`].
+    pub(super) successor: Successor,
 }
 
 /// How a table was read by this client, and what it holds.
@@ -115,7 +107,9 @@ pub struct TableStats {
 pub(super) struct ShardLink {
     pub(super) part: Part,
     pub(super) member: MemberId,
-    roots: RwLock<Option<Arc<Roots>>>,
+    /// Its roots, and the session in which they were learned. In another session they are worth
+    /// nothing: the node may have been started again, and its memory have another shape.
+    roots: RwLock<Option<(u64, Arc<Roots>)>>,
     /// Whether there were any.
     known: AtomicBool,
     /// Which way is faster now, for one key and for many at once.
@@ -153,8 +147,10 @@ impl Table {
                 batched: Choosing::new(options.kind, client.random()),
             })
             .collect();
-        let inner = Inner { client, placed, options, shards: links, counts: Counts::default() };
-        Ok(Self { inner: Arc::new(inner), way: Way::default(), durability: None })
+        let (cluster, counts) = (client.directory().cluster(), client.count_lookups());
+        let successor = Successor::default();
+        let inner = Inner { cluster, placed, options, shards: links, counts, successor };
+        Ok(Self { inner: Arc::new(inner), client, way: Way::default(), durability: None })
     }
 
     /// Its name.
@@ -180,13 +176,20 @@ impl Table {
     /// The same table, whose changes through this handle count as made only once they are so durable. On
     /// a table that is kept in memory only, more than `memory` is refused. Changes that are part of a
     /// transaction are the transaction's concern.
+    #[must_use = "the handle itself keeps its durability"]
     pub fn durability(&self, durability: Durability) -> Self {
         Self { durability: Some(durability), ..self.clone() }
     }
 
+    /// The same table, whose operations through this handle may take so long, all in all.
+    #[must_use = "the handle itself keeps its deadline"]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self { client: self.client.with_deadline(deadline), ..self.clone() }
+    }
+
     /// The client that it is reached through.
     pub fn client(&self) -> &Client {
-        &self.inner.client
+        &self.client
     }
 
     #[inline]
@@ -218,105 +221,132 @@ impl Table {
         &self.inner.shards[self.shard_at(key)]
     }
 
-    /// Asks a shard's node. Whether the answer came or not is for the caller to judge.
+    /// Asks a shard's node, in the time that is left. Whether what was asked for may have been done
+    /// though no answer came is for the caller to judge.
     pub(super) async fn ask(
         &self,
         shard: &ShardLink,
         method: Method,
         message: &[u8],
         answer: &mut Vec<u8>,
-    ) -> Result<(), TableError> {
-        let mut waits = self.inner.client.attempts();
+        left: Duration,
+    ) -> Result<(), Unheard> {
+        let whom = (self.inner.cluster, shard.member);
+        let mut since = None;
         loop {
-            match self.inner.client.ask(shard.member, method as u16, message, answer).await {
-                Err(ClientError::Refused { why }) if why.starts_with(NOT_YET) => {
-                    if self.is_dropped().await {
-                        return Err(TableError::NoTable(self.name().to_string()));
+            let left = since.map_or(left, |since| left.saturating_sub(self.client.now() - since));
+            let Err(unanswered) = self.client.ask(whom, method as u16, message, answer, left).await else {
+                return Ok(());
+            };
+            match &unanswered.error {
+                ClientError::Refused { why } if why.starts_with(NOT_YET) => {
+                    if self.is_dropped(left).await {
+                        return Err(TableError::NoTable(self.name().to_string()).into());
                     }
-                    if !waits.next_after(NOT_YET_PAUSE).await {
-                        return Err(TableError::Client(ClientError::Refused { why }));
+                    since.get_or_insert_with(|| self.client.now());
+                    if left.is_zero() || !self.client.attempts().next_after(NOT_YET_PAUSE.min(left)).await {
+                        return Err(unanswered.into());
                     }
                 }
-                Err(ClientError::Refused { why }) if why.starts_with(NOT_HERE) => {
-                    return Err(TableError::NoTable(self.name().to_string()));
+                ClientError::Refused { why } if why.starts_with(NOT_HERE) => {
+                    return Err(TableError::NoTable(self.name().to_string()).into());
                 }
-                other => return Ok(other?),
+                _ => return Err(unanswered.into()),
             }
         }
     }
 
-    async fn is_dropped(&self) -> bool {
-        let client = &self.inner.client;
-        client.refresh().await;
-        client.directory().configuration().table(self.inner.placed.table).is_none()
+    async fn is_dropped(&self, left: Duration) -> bool {
+        self.client.refresh(left).await;
+        self.client.directory().configuration().table(self.inner.placed.table).is_none()
     }
 
-    /// The roots of a shard; asked for if they are not known.
-    pub(super) async fn roots(&self, shard: &ShardLink) -> Result<Arc<Roots>, TableError> {
-        match shard.known() {
+    /// The roots of a shard in a session; asked for if they are not known.
+    pub(super) async fn roots(
+        &self,
+        shard: &ShardLink,
+        session: u64,
+        left: Duration,
+    ) -> Result<Arc<Roots>, TableError> {
+        match shard.known(session) {
             Some(roots) => Ok(roots),
-            None => self.fetch_roots(shard).await,
+            None => self.fetch_roots(shard, left).await,
         }
     }
 
-    pub(super) async fn fetch_roots(&self, shard: &ShardLink) -> Result<Arc<Roots>, TableError> {
+    pub(super) async fn fetch_roots(
+        &self,
+        shard: &ShardLink,
+        left: Duration,
+    ) -> Result<Arc<Roots>, TableError> {
         Counts::add(&self.inner.counts.refreshed, 1);
+        // The session as it is before the question: if it ends meanwhile, the answer is not kept.
+        let session = self.client.session();
         let (mut message, mut answer) = (Vec::new(), Vec::new());
         wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
-        self.ask(shard, Method::Roots, &message, &mut answer).await?;
+        self.ask(shard, Method::Roots, &message, &mut answer, left).await?;
         let roots = Roots::parse(&answer, &self.inner.options, shard.part)
             .map_err(|error| ClientError::Refused { why: error.to_string() })?;
         for region in roots.regions() {
-            self.inner.client.open(region).await?;
+            self.client.open(region, left).await?;
         }
         let roots = Arc::new(roots);
-        shard.learn(roots.clone());
+        shard.learn(session, roots.clone());
         Ok(roots)
     }
 
     /// Brings the roots up to date for one key, or all of them if that is not enough.
-    pub(super) async fn renew_roots(&self, shard: &ShardLink, key: Key<'_>) -> Result<(), TableError> {
-        let Some(known) = shard.known() else { return self.fetch_roots(shard).await.map(|_| ()) };
+    pub(super) async fn renew_roots(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        left: Duration,
+    ) -> Result<(), TableError> {
+        let session = self.client.session();
+        let Some(known) = shard.known(session) else {
+            return self.fetch_roots(shard, left).await.map(|_| ());
+        };
         let query = known.query(key);
         if !query.is_empty() {
             Counts::add(&self.inner.counts.refreshed, 1);
             let (mut message, mut answer) = (Vec::new(), Vec::new());
             wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
             message.extend_from_slice(&query);
-            self.ask(shard, Method::Roots, &message, &mut answer).await?;
+            self.ask(shard, Method::Roots, &message, &mut answer, left).await?;
             let mut roots = (*known).clone();
             if roots.patch(&answer) {
-                shard.learn(Arc::new(roots));
+                shard.learn(session, Arc::new(roots));
                 return Ok(());
             }
         }
-        self.fetch_roots(shard).await.map(|_| ())
+        self.fetch_roots(shard, left).await.map(|_| ())
     }
 
     /// How many keys this client has looked up one-sidedly, and how many by request.
     pub fn ways_taken(&self) -> (u64, u64) {
-        let counts = &self.inner.counts;
-        // ORDER: Relaxed: counters, of which nothing else follows.
-        (counts.gets.load(Ordering::Relaxed), counts.requests.load(Ordering::Relaxed))
+        let counts = self.inner.counts.now();
+        (counts.gets, counts.requests)
     }
 
     /// What the table holds, and how this client has read it.
     pub async fn stats(&self) -> Result<TableStats, TableError> {
-        // ORDER: Relaxed: counters, of which nothing else follows.
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counts = &self.inner.counts;
+        self.reading(async |table, waits| table.stats_once(waits).await).await
+    }
+
+    async fn stats_once(&self, waits: &Waits<'_>) -> Result<TableStats, TableError> {
+        let counts = self.inner.counts.now();
         let mut stats = TableStats {
             shards: ShardStats::default(),
-            one_sided_gets: load(&counts.gets),
-            reads: load(&counts.reads),
-            retries: load(&counts.retries),
-            request_gets: load(&counts.requests),
-            refreshed: load(&counts.refreshed),
+            one_sided_gets: counts.gets,
+            reads: counts.reads,
+            retries: counts.retries,
+            request_gets: counts.requests,
+            refreshed: counts.refreshed,
         };
         for shard in &self.inner.shards {
             let (mut message, mut answer) = (Vec::new(), Vec::new());
             wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
-            self.ask(shard, Method::Stats, &message, &mut answer).await?;
+            self.ask(shard, Method::Stats, &message, &mut answer, waits.left()).await?;
             let one: ShardStats = serde_json::from_slice(&answer)
                 .map_err(|error| ClientError::Refused { why: format!("its counts: {error}") })?;
             stats.shards.add(&one);
@@ -326,7 +356,7 @@ impl Table {
 }
 
 impl ShardLink {
-    /// Whether its roots are known.
+    /// Whether its roots were ever known.
     #[inline]
     pub(super) fn is_known(&self) -> bool {
         // ORDER: Relaxed: a hint; the roots themselves are behind their lock.
@@ -334,12 +364,14 @@ impl ShardLink {
     }
 
     #[inline]
-    pub(super) fn known(&self) -> Option<Arc<Roots>> {
-        self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    pub(super) fn known(&self, session: u64) -> Option<Arc<Roots>> {
+        let known = self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let known = known.as_ref().filter(|(of, _)| *of == session || planted("roots_outlive_sessions"));
+        known.map(|(_, roots)| roots.clone())
     }
 
-    fn learn(&self, roots: Arc<Roots>) {
-        *self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(roots);
+    fn learn(&self, session: u64, roots: Arc<Roots>) {
+        *self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some((session, roots));
         // ORDER: Relaxed: as in `is_known`.
         self.known.store(true, Ordering::Relaxed);
     }

@@ -42,9 +42,10 @@ pub trait TableTransaction {
 
 impl TableTransaction for Transaction {
     async fn table_get(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>, TableError> {
+        let table = &*table.current();
         let key = table.key(key)?;
         let mut found = Found::default();
-        let roots = table.hopscotch_roots(key).await?;
+        let roots = table.hopscotch_roots(self, key).await?;
         let seed = table.inner.options.seed;
         let got = table.of(&roots)?.get_within(self, seed, key, &mut found).await;
         let there = table.settle(self, key, got).await?;
@@ -58,9 +59,10 @@ impl TableTransaction for Transaction {
         value: &[u8],
         put: Put,
     ) -> Result<(), TableError> {
+        let table = &*table.current();
         table.check_value(value)?;
         let key = table.key(key)?;
-        let roots = table.hopscotch_roots(key).await?;
+        let roots = table.hopscotch_roots(self, key).await?;
         let seed = table.inner.options.seed;
         let mut decide =
             |_: Option<&Found>| Decision::Store { value: Cow::Borrowed(value), expires: put.expires };
@@ -69,8 +71,9 @@ impl TableTransaction for Transaction {
     }
 
     async fn table_delete(&mut self, table: &Table, key: &[u8]) -> Result<bool, TableError> {
+        let table = &*table.current();
         let key = table.key(key)?;
-        let roots = table.hopscotch_roots(key).await?;
+        let roots = table.hopscotch_roots(self, key).await?;
         let seed = table.inner.options.seed;
         let (mut was_there, now) = (false, super::read::now_ms());
         let mut decide = |found: Option<&Found>| {
@@ -84,11 +87,39 @@ impl TableTransaction for Transaction {
 }
 
 impl Table {
-    async fn hopscotch_roots(&self, key: Key<'_>) -> Result<Arc<Roots>, TableError> {
+    /// The roots of a key's shard, in the transaction's own session. Where there are none, the
+    /// transaction is to be run again: with the next session, or with the table that came after.
+    async fn hopscotch_roots(
+        &self,
+        transaction: &mut Transaction,
+        key: Key<'_>,
+    ) -> Result<Arc<Roots>, TableError> {
         if self.kind() != Kind::Hopscotch {
             return Err(TableError::Unsupported { what: "take part in a transaction", kind: self.kind() });
         }
-        self.roots(self.shard(key)).await
+        let shard = self.shard(key);
+        let session = transaction.session();
+        let failed = match shard.known(session) {
+            Some(roots) => return Ok(roots),
+            None => match self.fetch_roots(shard, transaction.left()).await {
+                Ok(_) => match shard.known(session) {
+                    Some(roots) => return Ok(roots),
+                    None => ClientError::SessionLost.into(),
+                },
+                Err(error) => error,
+            },
+        };
+        match &failed {
+            TableError::Client(ClientError::AnotherCluster) => {
+                let mut waits = self.client.attempts();
+                if self.again(&failed, &mut waits).await? {
+                    transaction.stumble(ClientError::SessionLost);
+                }
+            }
+            TableError::Client(error) if error.is_passing() => transaction.stumble(error.clone()),
+            _ => {}
+        }
+        Err(failed)
     }
 
     fn of<'a>(&self, roots: &'a Arc<Roots>) -> Result<&'a hopscotch::Roots, TableError> {
@@ -109,13 +140,13 @@ impl Table {
         match done {
             Ok(done) => return Ok(done),
             Err(NotDone::Client(error)) => return Err(error.into()),
-            Err(NotDone::Stale) => self.renew_roots(shard, key).await?,
+            Err(NotDone::Stale) => self.renew_roots(shard, key, transaction.left()).await?,
             Err(NotDone::Crowded) => {
                 let (mut message, mut answer) = (Vec::new(), Vec::new());
                 wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
                 message.extend_from_slice(&key.hash.to_le_bytes());
-                self.ask(shard, Method::Grow, &message, &mut answer).await?;
-                self.renew_roots(shard, key).await?;
+                self.ask(shard, Method::Grow, &message, &mut answer, transaction.left()).await?;
+                self.renew_roots(shard, key, transaction.left()).await?;
             }
         }
         transaction.stumble(ClientError::SessionLost);

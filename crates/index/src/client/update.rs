@@ -1,12 +1,13 @@
 //! Changing keys: always by the node that holds them.
 
 use super::buffers::Buffers;
+use super::follow::Unheard;
 use super::read::{malformed, said_no};
-use super::table::Table;
+use super::table::{Counts, Table};
 use crate::error::TableError;
 use crate::wire::{self, Method, Update, next_answer};
 use barn_layout::table::{Operation, Outcome};
-use barn_transaction::ClientError;
+use barn_transaction::Waits;
 use std::time::Duration;
 
 /// How a value is put.
@@ -68,16 +69,9 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The most changes in one message.
 const BATCH_MAX: usize = 1024;
 
-/// A change that was sent and whose answer did not come may have been made.
-fn sent(error: TableError) -> TableError {
-    match error {
-        TableError::Client(ClientError::SessionLost | ClientError::Deadline) => TableError::Indeterminate,
-        other => other,
-    }
-}
-
 impl Table {
-    /// Gives a key a value; gives its version.
+    /// Gives a key a value; gives its version. If a node is lost it is done again, until the deadline:
+    /// see [`barn_transaction::Retry`].
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, TableError> {
         self.put_with(key, value, Put::default()).await
     }
@@ -95,7 +89,8 @@ impl Table {
         Ok(self.update(update).await?.version)
     }
 
-    /// Gives a key a value if it has none; false if it has.
+    /// Gives a key a value if it has none; false if it has. Never done again when it is not known
+    /// whether it was: `Err(Indeterminate)`.
     pub async fn insert(&self, key: &[u8], value: &[u8], put: Put) -> Result<bool, TableError> {
         let update = Update {
             operation: Operation::Insert,
@@ -108,7 +103,8 @@ impl Table {
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
-    /// Removes a key; false if it was not there.
+    /// Removes a key; false if it was not there, or if it was removed by an attempt whose answer was
+    /// lost: see [`barn_transaction::Retry`].
     pub async fn delete(&self, key: &[u8]) -> Result<bool, TableError> {
         let update = Update {
             operation: Operation::Delete,
@@ -121,7 +117,8 @@ impl Table {
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
-    /// Gives a key a value if it still has this version.
+    /// Gives a key a value if it still has this version. Never done again when it is not known whether
+    /// it was: `Err(Indeterminate)`.
     pub async fn swap(
         &self,
         key: &[u8],
@@ -158,7 +155,8 @@ impl Table {
         Ok(self.update(update).await?.outcome == Outcome::Done)
     }
 
-    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum.
+    /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum. Never done again
+    /// when it is not known whether it was: `Err(Indeterminate)`.
     pub async fn increment(&self, key: &[u8], by: i64) -> Result<i64, TableError> {
         self.increment_with(key, by, Put::default()).await
     }
@@ -180,22 +178,26 @@ impl Table {
 
     /// Carries a change out, again while something is in its way.
     async fn update(&self, update: Update<'_>) -> Result<Done, TableError> {
-        let key = self.key(update.key)?;
         self.check_value(update.value)?;
+        Counts::add(&self.inner.counts.updates, 1);
+        let idempotent = matches!(update.operation, Operation::Put | Operation::Delete);
+        self.changing(idempotent, async |table, waits| table.update_once(&update, waits).await).await
+    }
+
+    async fn update_once(&self, update: &Update<'_>, waits: &mut Waits<'_>) -> Result<Done, Unheard> {
+        let key = self.key(update.key)?;
         let shard = self.shard(key);
         let mut buffers = Buffers::take();
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
-        wire::add_update(message, &update);
-        let mut waits = None;
+        wire::add_update(message, update);
         loop {
-            self.ask(shard, Method::Update, message, answer).await.map_err(sent)?;
+            self.ask(shard, Method::Update, message, answer, waits.left()).await?;
             let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
             match judge(said.outcome.get(), value)? {
                 Outcome::Again => {
-                    let waits = waits.get_or_insert_with(|| self.inner.client.attempts());
                     if !waits.next().await {
-                        return Err(TableError::Contended);
+                        return Err(TableError::Contended.into());
                     }
                 }
                 outcome => {
@@ -208,6 +210,10 @@ impl Table {
     /// Gives many keys values: as few messages as can be. Of a key that is there twice, the last counts.
     /// If it fails, some may have been put.
     pub async fn put_many(&self, pairs: &[(&[u8], &[u8])], put: Put) -> Result<(), TableError> {
+        for (key, value) in pairs {
+            self.key(key)?;
+            self.check_value(value)?;
+        }
         let update = |at: usize| {
             let (key, value) = pairs[at];
             Update {
@@ -219,7 +225,11 @@ impl Table {
                 durability: self.durability,
             }
         };
-        self.change_many(pairs.len(), update, |_, done| done.map(drop)).await
+        Counts::add(&self.inner.counts.updates, pairs.len() as u64);
+        let attempt = async |table: &Self, waits: &mut Waits<'_>| {
+            table.change_many_once(pairs.len(), &update, &mut |_, done| done.map(drop), waits).await
+        };
+        self.changing(true, attempt).await
     }
 
     /// Carries many puts out, each with an expiry of its own, and says of each what came of it. One that
@@ -239,24 +249,31 @@ impl Table {
             let operation = if if_absent { Operation::Insert } else { Operation::Put };
             Update { operation, key, value, operand: 0, expires: put.expires, durability: self.durability }
         };
-        let each = |at: usize, done: Result<Outcome, TableError>| {
-            outcomes[at] = done.map(|outcome| match outcome {
-                Outcome::Done => Written::Stored,
-                _ => Written::Kept,
-            });
-            Ok(())
+        let idempotent = writes.iter().all(|write| !write.if_absent);
+        Counts::add(&self.inner.counts.updates, writes.len() as u64);
+        let attempt = async |table: &Self, waits: &mut Waits<'_>| {
+            let mut each = |at: usize, done: Result<Outcome, TableError>| {
+                outcomes[at] = done.map(|outcome| match outcome {
+                    Outcome::Done => Written::Stored,
+                    _ => Written::Kept,
+                });
+                Ok(())
+            };
+            table.change_many_once(writes.len(), &update, &mut each, waits).await
         };
-        self.change_many(writes.len(), update, each).await
+        self.changing(idempotent, attempt).await
     }
 
-    /// Carries `count` changes out, in as few messages as can be; those of one key in their order. `each`
-    /// is told what came of a change, and ends it all with an error.
-    async fn change_many<'u>(
+    /// One attempt at `count` changes, in as few messages as can be; those of one key in their order.
+    /// `each` is told what came of a change, and ends it all with an error. What was done before the link
+    /// was lost is done again by the next attempt.
+    async fn change_many_once<'u>(
         &self,
         count: usize,
-        update: impl Fn(usize) -> Update<'u>,
-        mut each: impl FnMut(usize, Result<Outcome, TableError>) -> Result<(), TableError>,
-    ) -> Result<(), TableError> {
+        update: &impl Fn(usize) -> Update<'u>,
+        each: &mut impl FnMut(usize, Result<Outcome, TableError>) -> Result<(), TableError>,
+        waits: &mut Waits<'_>,
+    ) -> Result<(), Unheard> {
         let mut left: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
         for at in 0..count {
             let Update { key, value, .. } = update(at);
@@ -267,7 +284,6 @@ impl Table {
         }
         let (mut message, mut answer) = (Vec::new(), Vec::new());
         for (shard, left) in self.inner.shards.iter().zip(&mut left) {
-            let mut waits = self.inner.client.attempts();
             while !left.is_empty() {
                 let count = batch(left, |at| {
                     let Update { key, value, .. } = update(at);
@@ -275,7 +291,7 @@ impl Table {
                 });
                 wire::begin(&mut message, shard.part.table, shard.part.shard, count as u16);
                 left[..count].iter().for_each(|at| wire::add_update(&mut message, &update(*at)));
-                self.ask(shard, Method::Update, &message, &mut answer).await.map_err(sent)?;
+                self.ask(shard, Method::Update, &message, &mut answer, waits.left()).await?;
                 let mut rest = &answer[..];
                 let mut again = Vec::new();
                 for at in left.drain(..count) {
@@ -288,7 +304,7 @@ impl Table {
                 if !again.is_empty() {
                     left.splice(0..0, again);
                     if !waits.next().await {
-                        return Err(TableError::Contended);
+                        return Err(TableError::Contended.into());
                     }
                 }
             }

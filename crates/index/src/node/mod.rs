@@ -67,6 +67,56 @@ pub struct Tables {
     found: Found,
     /// Keys of a batch that is being answered, for combining.
     later: Vec<bool>,
+    counts: OperationCounts,
+}
+
+/// Operations on tables that the node was asked for, key by key. What clients read for themselves is
+/// not among them: nobody here sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OperationCounts {
+    /// Keys looked up.
+    pub get: u64,
+    /// Values put.
+    pub put: u64,
+    /// Values put where there was none.
+    pub insert: u64,
+    /// Keys removed, or not found.
+    pub delete: u64,
+    /// Compare-and-swaps, and removals of one version.
+    pub swap: u64,
+    /// Increments.
+    pub increment: u64,
+    /// Pages of scans.
+    pub scan: u64,
+    /// Questions where a shard's memory is.
+    pub roots: u64,
+}
+
+impl OperationCounts {
+    /// Names and values.
+    pub fn rows(&self) -> [(&'static str, u64); 8] {
+        [
+            ("get", self.get),
+            ("put", self.put),
+            ("insert", self.insert),
+            ("delete", self.delete),
+            ("swap", self.swap),
+            ("increment", self.increment),
+            ("scan", self.scan),
+            ("roots", self.roots),
+        ]
+    }
+
+    #[inline]
+    fn update(&mut self, operation: Operation) {
+        *match operation {
+            Operation::Put => &mut self.put,
+            Operation::Insert => &mut self.insert,
+            Operation::Delete => &mut self.delete,
+            Operation::Swap | Operation::DeleteVersion => &mut self.swap,
+            Operation::Add => &mut self.increment,
+        } += 1;
+    }
 }
 
 impl fmt::Debug for Tables {
@@ -155,15 +205,16 @@ impl Tables {
         if at > 0 {
             self.shards.swap(at, at - 1);
         }
-        let Self { shards, found, later, .. } = self;
+        let Self { shards, found, later, counts, .. } = self;
         let held = &mut shards[at.saturating_sub(1)].1;
         let handled = Handled::default();
-        let mut at = Request { held, found, later, heap, now, durability, handled };
+        let mut at = Request { held, found, later, counts, heap, now, durability, handled };
         let done = match method {
             Method::Get => at.get(count, rest, answer),
             Method::Update => at.update(count, rest, answer),
             Method::Scan => at.scan(rest, answer),
             Method::Roots => {
+                at.counts.roots += 1;
                 answer.extend_from_slice(&at.held.shard.roots(at.heap, rest));
                 Ok(())
             }
@@ -189,6 +240,11 @@ impl Tables {
         let part = (header.table.get(), header.shard.get());
         let held = self.shards.iter().find(|(of, _)| *of == part);
         held.is_some_and(|(_, held)| !held.options.purpose().is_durable())
+    }
+
+    /// What was asked for since the start.
+    pub fn operations(&self) -> OperationCounts {
+        self.counts
     }
 
     /// The shards held here.
@@ -221,6 +277,7 @@ impl Tables {
             Kind::Cache => cache::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
         };
         let shard_made = made.map_err(|refused| refused.to_string())?;
+        tracing::info!(table = placed.name, number = table, shard, kind = %options.kind, "a shard was made");
         let held = Held { options, shards: part.shards, made: configuration.version, shard: shard_made };
         held.note(heap, table, shard);
         self.shards.push(((table, shard), held));
@@ -238,6 +295,7 @@ impl Tables {
                 if let Some(record) = heap.changes() {
                     record.note_remove(NoteKey::new(*table, *shard).as_bytes());
                 }
+                tracing::info!(number = *table, "a shard was given up: its table was dropped");
             }
             there
         });
@@ -260,6 +318,7 @@ struct Request<'a> {
     held: &'a mut Held,
     found: &'a mut Found,
     later: &'a mut Vec<bool>,
+    counts: &'a mut OperationCounts,
     heap: &'a mut Heap,
     now: &'a Now,
     /// What the node does for tables that do not say.
@@ -293,6 +352,7 @@ fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
 
 impl Request<'_> {
     fn get(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
+        self.counts.get += u64::from(count);
         let seed = self.held.options.seed;
         let mut group = [Key { bytes: &[], hash: 0 }; GET_GROUP];
         for done in 0..count {
@@ -328,6 +388,7 @@ impl Request<'_> {
         self.mark_combined(count, rest)?;
         for at in 0..count {
             let update = next_update(&mut rest)?;
+            self.counts.update(update.operation);
             if update.key.len() > KEY_BYTES_MAX || update.value.len() > VALUE_BYTES_MAX {
                 let why = "a key of more than 64 KiB or a value of more than 64 MiB";
                 add_refusal(answer, &Refused::Invalid(why.into()));
@@ -410,6 +471,7 @@ impl Request<'_> {
     }
 
     fn scan(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
+        self.counts.scan += 1;
         let (scan, _) = split::<TableScan>(rest)?;
         let bytes_max = (scan.bytes_max.get() as usize).clamp(1, MESSAGE_BYTES_MAX / 4);
         let keys_max = scan.keys_max.get().max(1);

@@ -1,4 +1,7 @@
 //! Waiting before another attempt: random, longer each time, never past the deadline.
+//!
+//! What always holds: the deadline counts from the start of the operation, so that its attempts
+//! and the waits between them together take no longer.
 
 use super::{Environment, Inner};
 use std::time::Duration;
@@ -15,27 +18,31 @@ const SPIN_MAX: Duration = Duration::from_micros(8);
 pub(crate) struct Backoff {
     pub(crate) attempts: u64,
     bound: Duration,
-    started: Option<Duration>,
-    limit: Duration,
+    /// When there is no time left, on the client's clock.
+    ends: Duration,
 }
 
 impl Backoff {
-    /// No attempt yet, and `limit` for all of them.
-    pub(crate) fn new(limit: Duration) -> Self {
-        Self { attempts: 0, bound: FIRST, started: None, limit }
+    /// No attempt yet, and `limit` from `now` for all of them.
+    pub(crate) fn new(now: Duration, limit: Duration) -> Self {
+        Self { attempts: 0, bound: FIRST, ends: now.saturating_add(limit) }
+    }
+
+    /// How much time is left.
+    pub(crate) fn left(&self, now: Duration) -> Duration {
+        self.ends.saturating_sub(now)
     }
 
     /// Waits before the next attempt; false if there is no time for one.
     pub(crate) async fn wait(&mut self, inner: &Inner) -> bool {
         self.attempts += 1;
-        let now = inner.now();
-        let started = *self.started.get_or_insert(now);
-        if now - started >= self.limit {
+        let left = self.left(inner.now());
+        if left.is_zero() {
             return false;
         }
         let nanos = inner.random_below(self.bound.as_nanos() as u64) + 1;
         self.bound = (self.bound * 2).min(LONGEST);
-        pause(&inner.environment, Duration::from_nanos(nanos)).await;
+        pause(&inner.environment, Duration::from_nanos(nanos).min(left)).await;
         true
     }
 }

@@ -15,6 +15,7 @@ use crate::error::{ClientError, CommitError};
 use barn_layout::planted;
 use barn_layout::transaction::{Change, TransactionId};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A step of a commit, as tests are told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,9 +61,22 @@ pub(crate) struct Commit<'a> {
     pub(crate) id: TransactionId,
     /// The nodes whose objects it changes, as places in the table.
     pub(crate) writers: Vec<usize>,
+    /// When it has to be over, on the client's clock.
+    pub(crate) ends: Duration,
 }
 
 impl Commit<'_> {
+    /// How much time is left.
+    pub(crate) fn left(&self) -> Duration {
+        self.ends.saturating_sub(self.inner.now())
+    }
+
+    /// How long a node may take to answer: the other half is for finding out what became of the
+    /// commit if it does not.
+    pub(crate) fn step_limit(&self) -> Duration {
+        self.left() / 2
+    }
+
     async fn at(&self, step: CommitStep) {
         if let Some(observer) = &self.inner.options.observer
             && !observer.at(step)
@@ -111,6 +125,7 @@ impl Transaction {
         let id = TransactionId { session: table.session.into(), number: number.into() };
         let writers = self.writers();
         let nodes = writers.len();
+        let ends = inner.now().saturating_add(self.left());
         let alone = match writers[..] {
             [node] => self.entries.iter().all(|entry| entry.change.is_some() || entry.node == node),
             _ => false,
@@ -118,13 +133,13 @@ impl Transaction {
         let outcome = if alone {
             let (mut request, mut reply) =
                 (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
-            let commit = Commit { inner, transaction: &self, table: &table, id, writers };
+            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends };
             let done = prepare::alone(&commit, &mut request, &mut reply).await;
             let outcome = settle(&commit, done).await;
             (self.request, self.reply) = (request, reply);
             outcome
         } else {
-            let commit = Commit { inner, transaction: &self, table: &table, id, writers };
+            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends };
             if nodes == 0 {
                 validate::read_only(&commit).await
             } else {

@@ -79,7 +79,7 @@ impl Inner {
         let Ok(renewed) = whole::<Renewed>(&reply) else { return Ok(()) };
         lock(&node.epochs).heard(renewed.epoch.get(), generation);
         if renewed.configuration.get() > self.directory.version() {
-            self.refresh(session).await;
+            self.refresh(session, node.lease).await;
         }
         Ok(())
     }

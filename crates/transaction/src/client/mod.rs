@@ -18,9 +18,11 @@ mod keeper;
 pub(crate) mod phase;
 mod reach;
 mod read;
+mod recover;
 mod resolve;
 mod retry;
 mod ship;
+mod stats;
 mod table;
 mod transaction;
 
@@ -28,6 +30,7 @@ pub use commit::{CommitStep, Committed, Observer};
 pub use reach::{Reach, Waits};
 pub use read::{Object, Snapshot};
 pub use retry::{Attempts, RunOptions};
+pub use stats::{ClientStats, LookupCounts, Lookups, Stats};
 pub use transaction::{Touched, Transaction};
 
 use crate::error::ClientError;
@@ -38,7 +41,7 @@ use barn_fabric::{ConnectError, Connection};
 use barn_layout::transaction::TransactionId;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 use table::Table;
@@ -48,8 +51,32 @@ pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// How a client reaches the members of a cluster.
 pub trait Connector: Send + Sync {
-    /// Connects to a member.
-    fn connect<'a>(&'a self, member: &'a Member) -> Boxed<'a, Result<Connection, ConnectError>>;
+    /// Connects to a member, within a time.
+    fn connect<'a>(
+        &'a self,
+        member: &'a Member,
+        limit: Duration,
+    ) -> Boxed<'a, Result<Connection, ConnectError>>;
+
+    /// Connects, within a time, to the address that the cluster was given by: whichever cluster is
+    /// there is the one that is meant. `None` where there is no such address.
+    fn rediscover<'a>(&'a self, limit: Duration) -> Option<Boxed<'a, Result<Connection, ConnectError>>> {
+        let _ = limit;
+        None
+    }
+}
+
+/// What a client does again by itself, until the deadline, when a node or the link to it is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retry {
+    /// Nothing: whoever asked is told at once.
+    Never,
+    /// What changes nothing. A put whose answer is lost ends as indeterminate.
+    Reads,
+    /// Also what comes to the same end when it is done twice: put and delete. Of a put that was done
+    /// twice the second counts: it replaces what others have put between the two.
+    #[default]
+    Idempotent,
 }
 
 /// What a client stands on.
@@ -76,8 +103,10 @@ impl fmt::Debug for Environment {
 /// How a client behaves.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// How long an operation may take, all in all, with its retries.
+    /// How long an operation may take, all in all, with its retries: 5 s unless said otherwise.
     pub deadline: Duration,
+    /// What is done again by itself.
+    pub retry: Retry,
     /// How old a transaction may grow: memory that it may still look at waits for it.
     pub age_max: Duration,
     /// Is told of every step of every commit; for tests.
@@ -87,7 +116,12 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         // 5 s, as the fabric's; 30 s is long for optimistic transactions, which should be short.
-        Self { deadline: Duration::from_secs(5), age_max: Duration::from_secs(30), observer: None }
+        Self {
+            deadline: Duration::from_secs(5),
+            retry: Retry::default(),
+            age_max: Duration::from_secs(30),
+            observer: None,
+        }
     }
 }
 
@@ -97,47 +131,12 @@ impl fmt::Debug for ClientOptions {
     }
 }
 
-/// What a client did, counted.
-#[derive(Debug, Default)]
-pub struct ClientStats {
-    /// READs of objects.
-    pub reads: AtomicU64,
-    /// READs of versions alone, by which commits validate.
-    pub version_reads: AtomicU64,
-    /// READs that had to be made again: the object was locked, or was caught in a change.
-    pub read_retries: AtomicU64,
-    /// Of those, READs whose words did not belong together.
-    pub torn: AtomicU64,
-    /// Messages sent.
-    pub messages: AtomicU64,
-    /// Transactions committed.
-    pub commits: AtomicU64,
-    /// Transactions that did not go through because of another.
-    pub conflicts: AtomicU64,
-    /// Transactions whose outcome had to be found out from the nodes.
-    pub resolved: AtomicU64,
-    /// The most attempts that one call of `run` has needed.
-    pub attempts_max: AtomicU64,
-    /// Sessions begun after the first: each time, a link or a lease was lost.
-    pub sessions: AtomicU64,
-}
-
-impl ClientStats {
-    pub(crate) fn add(counter: &AtomicU64, count: u64) {
-        // ORDER: Relaxed: counters, of which nothing else follows.
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// A counter's value.
-    pub fn get(counter: &AtomicU64) -> u64 {
-        counter.load(Ordering::Relaxed)
-    }
-}
-
-/// A client. Clones are the same client; threads may share one.
+/// A client. Clones are the same client, and cheap; threads may share one.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
+    /// How long an operation through this handle may take.
+    pub(crate) deadline: Duration,
 }
 
 pub(crate) struct Inner {
@@ -147,6 +146,8 @@ pub(crate) struct Inner {
     pub(crate) table: RwLock<Arc<Table>>,
     /// Members to which a connection is being made.
     pub(crate) connecting: Mutex<Vec<barn_cluster::MemberId>>,
+    /// Whether somebody looks for the cluster.
+    pub(crate) recovering: AtomicBool,
     pub(crate) random: Mutex<Seeded>,
     pub(crate) next_number: AtomicU64,
     pub(crate) next_member: AtomicU64,
@@ -172,7 +173,8 @@ impl Client {
     /// A client of the cluster that `directory` describes. Connects when it has to.
     pub fn new(environment: Environment, directory: Arc<Directory>, options: ClientOptions) -> Self {
         let mut random = Seeded::new(environment.seed);
-        let table = Table::new(random.next());
+        let table = Table::new(random.next(), directory.cluster());
+        let deadline = options.deadline;
         let next_member = random.next();
         let inner = Arc::new(Inner {
             activity: Activity::default(),
@@ -181,6 +183,7 @@ impl Client {
             directory,
             table: RwLock::new(Arc::new(table)),
             connecting: Mutex::default(),
+            recovering: AtomicBool::new(false),
             random: Mutex::new(random),
             next_number: AtomicU64::new(1),
             next_member: AtomicU64::new(next_member),
@@ -189,7 +192,23 @@ impl Client {
             giving_back: Mutex::default(),
         });
         keeper::start(&inner);
-        Self { inner }
+        Self { inner, deadline }
+    }
+
+    /// The same client, whose operations may take so long.
+    #[must_use = "the handle itself keeps its deadline"]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self { inner: self.inner.clone(), deadline }
+    }
+
+    /// How long an operation may take, all in all.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// What is done again by itself.
+    pub fn retry(&self) -> Retry {
+        self.inner.options.retry
     }
 
     /// What it did, counted.
@@ -230,10 +249,23 @@ impl Inner {
     pub(crate) fn session_lost(&self, session: u64) -> ClientError {
         let mut table = self.table.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         if table.session == session {
-            let next = lock(&self.random).next();
-            *table = Arc::new(Table::new(next));
-            ClientStats::add(&self.stats.sessions, 1);
+            self.begin_session(&mut table);
         }
         ClientError::SessionLost
+    }
+
+    /// Begins another session, at whichever cluster the directory describes.
+    fn begin_session(&self, table: &mut Arc<Table>) {
+        let next = lock(&self.random).next();
+        *table = Arc::new(Table::new(next, self.directory.cluster()));
+        ClientStats::add(&self.stats.sessions, 1);
+    }
+
+    /// Sees to it that the session is one at the cluster that the directory describes.
+    pub(crate) fn follow_directory(&self) {
+        let mut table = self.table.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if table.cluster != self.directory.cluster() {
+            self.begin_session(&mut table);
+        }
     }
 }

@@ -4,11 +4,11 @@
 use super::backoff::Backoff;
 use super::read::Operation;
 use super::table::Table;
-use super::{Client, ClientStats};
-use crate::error::{Broken, ClientError};
+use super::{Client, ClientStats, LookupCounts};
+use crate::error::{Broken, ClientError, Unanswered};
 use barn_cluster::{AskError, MemberId, Refusal, Response};
 use barn_fabric::RemoteRegion;
-use barn_layout::RegionId;
+use barn_layout::{RegionId, planted};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use std::time::Duration;
 pub struct Reach<'a> {
     operation: Operation<'a>,
     table: Arc<Table>,
+    limit: Duration,
 }
 
 impl fmt::Debug for Reach<'_> {
@@ -27,6 +28,25 @@ impl fmt::Debug for Reach<'_> {
 }
 
 impl Reach<'_> {
+    /// The session that it belongs to: what was learned of the nodes' memory in another may be of a
+    /// node that is gone, though one with its number is there.
+    #[inline]
+    pub fn session(&self) -> u64 {
+        self.table.session
+    }
+
+    /// How long a READ may take.
+    #[inline]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Whether READs are loads, which are never waited for.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.table.regions_are_mapped()
+    }
+
     /// A region, if it is open: [`Client::open`] opens it.
     #[inline]
     pub fn region(&self, region: RegionId) -> Option<&RemoteRegion> {
@@ -61,11 +81,19 @@ impl Reach<'_> {
 /// Waits between attempts.
 #[derive(Debug)]
 pub struct Waits<'a> {
-    client: &'a Client,
+    pub(super) client: &'a Client,
     backoff: Backoff,
+    /// Sessions that were lost, and searches for the cluster.
+    pub(super) lost: u32,
+    pub(super) searches: u32,
 }
 
 impl Waits<'_> {
+    /// How much time the operation has left.
+    pub fn left(&self) -> Duration {
+        self.backoff.left(self.client.inner.now())
+    }
+
     /// Waits before the next attempt; false if the deadline is over.
     pub async fn next(&mut self) -> bool {
         self.backoff.wait(&self.client.inner).await
@@ -73,7 +101,7 @@ impl Waits<'_> {
 
     /// Waits for at least so long before the next attempt; false if the deadline is over.
     pub async fn next_after(&mut self, time: Duration) -> bool {
-        super::backoff::pause(&self.client.inner.environment, time).await;
+        super::backoff::pause(&self.client.inner.environment, time.min(self.left())).await;
         self.next().await
     }
 }
@@ -83,37 +111,69 @@ impl Client {
     #[inline]
     pub fn reach(&self) -> Reach<'_> {
         let operation = Operation::start(&self.inner);
-        Reach { operation, table: self.inner.table() }
+        Reach { operation, table: self.inner.table(), limit: self.deadline }
     }
 
-    /// Opens a region for reading, in the session as it is now.
-    pub async fn open(&self, region: RegionId) -> Result<(), ClientError> {
+    /// What can be read now, by an operation that has so much time left.
+    pub fn reach_within(&self, limit: Duration) -> Reach<'_> {
+        Reach { limit, ..self.reach() }
+    }
+
+    /// The session as it is now: another begins when a node or its lease was lost.
+    pub fn session(&self) -> u64 {
+        self.inner.table().session
+    }
+
+    /// Opens a region for reading, in the session as it is now, within a time.
+    pub async fn open(&self, region: RegionId, limit: Duration) -> Result<(), ClientError> {
         let session = self.inner.table().session;
-        self.inner.region(session, region).await.map(|_| ())
+        self.inner.region(session, region, limit).await.map(|_| ())
     }
 
-    /// Asks a member's node a question of another layer. If the link is lost before the answer,
-    /// whether it was carried out is not known: `Err(SessionLost)`.
+    /// Asks a member's node a question of another layer, within a time. It is asked nothing unless it
+    /// is that member of `cluster`: where the session is at another, `AnotherCluster`.
     pub async fn ask(
         &self,
-        member: MemberId,
+        (cluster, member): (u64, MemberId),
         method: u16,
         body: &[u8],
         answer: &mut Vec<u8>,
-    ) -> Result<(), ClientError> {
+        limit: Duration,
+    ) -> Result<(), Unanswered> {
         let inner = &*self.inner;
+        let mut started = None;
         let (session, node) = loop {
-            let session = inner.table().session;
-            match inner.node(session, member).await {
-                Ok(node) => break (session, node),
+            let table = inner.table();
+            if table.cluster != 0 && table.cluster != cluster && !planted("tables_outlive_clusters") {
+                return Err(ClientError::AnotherCluster.into());
+            }
+            if let Some(node) = table.node(member) {
+                break (table.session, node.clone());
+            }
+            let started = *started.get_or_insert_with(|| inner.now());
+            let left = limit.saturating_sub(inner.now() - started);
+            match inner.node(table.session, member, left).await {
+                Ok(node) => break (table.session, node),
                 // Nothing has been sent yet: the next session will do as well.
-                Err(ClientError::SessionLost) if inner.table().session != session => {}
-                Err(error) => return Err(error),
+                Err(ClientError::SessionLost) if inner.table().session != table.session => {}
+                Err(error) => return Err(error.into()),
+            }
+            if left.is_zero() {
+                return Err(ClientError::Deadline.into());
             }
         };
+        let left = started.map_or(limit, |started| limit.saturating_sub(inner.now() - started));
         ClientStats::add(&inner.stats.messages, 1);
-        let asked = node.connection.call(method, body, answer).await;
-        asked.map_err(|error| inner.broken(session, Broken::from(error)))
+        let asked = node.connection.call(method, body, answer).within(left).await;
+        asked.map_err(|error| {
+            let unknown = error.outcome_is_unknown();
+            Unanswered { error: inner.broken(session, Broken::from(error)), unknown }
+        })
+    }
+
+    /// Counts for a table that is being opened; see [`ClientStats::now`].
+    pub fn count_lookups(&self) -> Arc<LookupCounts> {
+        self.inner.stats.open_table()
     }
 
     /// A random number.
@@ -121,31 +181,66 @@ impl Client {
         self.inner.random_below(u64::MAX) + 1
     }
 
-    /// Brings the directory up to date.
-    pub async fn refresh(&self) {
-        let session = self.inner.table().session;
-        if let Some(member) = self.inner.directory.configuration().members.first() {
-            // Whoever is first may be out of reach: then the others that are connected are asked.
-            let _ = self.inner.node(session, member.id).await;
+    /// Brings the directory up to date, within a time; says whether a node has answered.
+    pub async fn refresh(&self, limit: Duration) -> bool {
+        let inner = &*self.inner;
+        let started = inner.now();
+        let left = || limit.saturating_sub(inner.now() - started);
+        let session = inner.table().session;
+        for member in &inner.directory.configuration().members {
+            // Whoever is first may be out of reach: half of the time is for the others.
+            if inner.node(session, member.id, left() / 2).await.is_ok() {
+                break;
+            }
         }
-        self.inner.refresh(session).await;
+        inner.refresh(session, left()).await
     }
 
-    /// Asks the coordinator: the member that answers as one.
-    pub async fn coordinate(&self, request: &barn_cluster::Request) -> Result<Response, ClientError> {
+    /// Asks the coordinator: the member that answers as one. Asked again, within the deadline, while
+    /// none can be reached or none can answer: requests must come to the same end when they are
+    /// carried out twice. Says with the answer whether an earlier attempt may have been, too.
+    pub async fn coordinate(&self, request: &barn_cluster::Request) -> Result<(Response, bool), ClientError> {
+        let mut waits = self.attempts();
+        let mut unknown = false;
+        loop {
+            let asked = self.coordinate_once(request, waits.left()).await;
+            let passing = match &asked {
+                Ok(Response::Refused(Refusal::Unavailable { why })) => {
+                    ClientError::NotReady { why: why.clone() }
+                }
+                Err(Unanswered { error: ClientError::NoMember, .. }) => {
+                    ClientError::NotReady { why: "the cluster has no members yet".into() }
+                }
+                Err(unanswered) => unanswered.error.clone(),
+                Ok(_) => return asked.map(|response| (response, unknown)).map_err(ClientError::from),
+            };
+            unknown |= asked.as_ref().is_err_and(|unanswered| unanswered.unknown);
+            if !waits.again(&passing).await {
+                return asked.map(|response| (response, unknown)).map_err(ClientError::from);
+            }
+        }
+    }
+
+    async fn coordinate_once(
+        &self,
+        request: &barn_cluster::Request,
+        limit: Duration,
+    ) -> Result<Response, Unanswered> {
         let inner = &*self.inner;
-        let mut answered = Err(ClientError::NoMember);
+        let started = inner.now();
+        let mut answered = Err(ClientError::NoMember.into());
         for member in &inner.directory.configuration().members {
             let session = inner.table().session;
-            let node = match inner.node(session, member.id).await {
+            let left = || limit.saturating_sub(inner.now() - started);
+            let node = match inner.node(session, member.id, left()).await {
                 Ok(node) => node,
                 Err(error) => {
-                    answered = Err(error);
+                    answered = Err(error.into());
                     continue;
                 }
             };
             let method = inner.environment.configuration_method;
-            match barn_cluster::ask(&node.connection, method, request).await {
+            match barn_cluster::ask(&node.connection.with_deadline(left()), method, request).await {
                 // Another coordinates, or none can at the moment.
                 Err(AskError::Refused(refusal @ Refusal::Unavailable { .. })) => {
                     answered = Ok(Response::Refused(refusal));
@@ -155,7 +250,11 @@ impl Client {
                     self.install(&response);
                     return Ok(response);
                 }
-                Err(error) => answered = Err(ClientError::Refused { why: error.to_string() }),
+                Err(AskError::Call(error)) => {
+                    let unknown = error.outcome_is_unknown();
+                    answered = Err(Unanswered { error: inner.broken(session, Broken::from(error)), unknown });
+                }
+                Err(error) => answered = Err(ClientError::Refused { why: error.to_string() }.into()),
             }
         }
         answered
@@ -170,13 +269,10 @@ impl Client {
         }
     }
 
-    /// Attempts at something, with waits between them that grow, until the client's deadline.
+    /// Attempts at something, with waits between them that grow, until the deadline, which counts
+    /// from now.
     pub fn attempts(&self) -> Waits<'_> {
-        Waits { client: self, backoff: Backoff::new(self.inner.options.deadline) }
-    }
-
-    /// How long an operation may take, all in all.
-    pub fn deadline(&self) -> Duration {
-        self.inner.options.deadline
+        let backoff = Backoff::new(self.inner.now(), self.deadline);
+        Waits { client: self, backoff, lost: 0, searches: 0 }
     }
 }

@@ -3,9 +3,10 @@
 
 use super::activity::Guard;
 use super::backoff::Backoff;
+use super::reach::Waits;
 use super::table::{RegionLink, Table};
 use super::{Client, ClientStats, Inner};
-use crate::error::ClientError;
+use crate::error::{ClientError, CommitError};
 use crate::id::Pointer;
 use barn_fabric::Confirmation;
 use barn_heap::object::read_bytes;
@@ -14,6 +15,7 @@ use barn_layout::limits::OPERATION_BYTES_MAX;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An object as it was read: its bytes, and which version they are.
 #[derive(Clone, PartialEq, Eq)]
@@ -67,20 +69,21 @@ impl Drop for Operation<'_> {
 }
 
 impl Inner {
-    /// Reads an object into `buffer`, header and all; gives its version.
+    /// Reads an object into `buffer`, header and all, within a time; gives its version.
     pub(crate) async fn read_into(
         &self,
         link: &RegionLink,
         pointer: Pointer,
         buffer: &mut [u8],
+        limit: Duration,
     ) -> Result<u64, Failed> {
         let mut backoff = None;
         loop {
             ClientStats::add(&self.stats.reads, 1);
             let offset = u64::from(pointer.address.offset());
             let confirmation = match buffer.len() <= OPERATION_BYTES_MAX {
-                true => link.remote.read_confirmed(offset, buffer).await,
-                false => link.remote.read_long(offset, buffer).await,
+                true => link.remote.read_confirmed(offset, buffer).within(limit).await,
+                false => link.remote.read_long(offset, buffer, limit).await,
             };
             let confirmation = confirmation.map_err(Failed::Link)?;
             match inspect(pointer.address, Some(pointer.incarnation), buffer, confirmation) {
@@ -98,7 +101,7 @@ impl Inner {
                 Seen::Locked => {}
             }
             ClientStats::add(&self.stats.read_retries, 1);
-            let backoff: &mut Backoff = backoff.get_or_insert_with(|| Backoff::new(self.options.deadline));
+            let backoff: &mut Backoff = backoff.get_or_insert_with(|| Backoff::new(self.now(), limit));
             if !backoff.wait(self).await {
                 let (address, attempts) = (pointer.address, backoff.attempts);
                 return Err(Failed::Client(ClientError::Contended { address, attempts }));
@@ -112,14 +115,15 @@ impl Inner {
         table: &mut Arc<Table>,
         pointer: Pointer,
         buffer: &mut [u8],
+        limit: Duration,
     ) -> Result<u64, ClientError> {
         let session = table.session;
         let read = match table.region(pointer.address.region()) {
-            Some(link) => self.read_into(link, pointer, buffer).await,
+            Some(link) => self.read_into(link, pointer, buffer, limit).await,
             None => {
-                let link = self.region(session, pointer.address.region()).await?;
+                let link = self.region(session, pointer.address.region(), limit).await?;
                 *table = self.table();
-                self.read_into(&link, pointer, buffer).await
+                self.read_into(&link, pointer, buffer, limit).await
             }
         };
         read.map_err(|failed| match failed {
@@ -182,11 +186,16 @@ impl Client {
         let inner = &*self.inner;
         let operation = Operation::start(inner);
         let mut object = Object { bytes: vec![0; read_bytes(pointer.bytes as usize)], version: 0 };
-        let mut lost = None;
+        let mut waits = None;
         // A session that is over is no reason for a read to fail, as it changes nothing.
-        for _ in 0..2 {
+        loop {
             let mut table = inner.table();
-            let read = match inner.read_object(&mut table, pointer, &mut object.bytes).await {
+            if waits.is_none() && !table.regions_are_mapped() {
+                // A load needs no clock; what travels does.
+                waits = Some(self.attempts());
+            }
+            let left = waits.as_ref().map_or(self.deadline, Waits::left);
+            let read = match inner.read_object(&mut table, pointer, &mut object.bytes, left).await {
                 Ok(version) => {
                     object.version = version;
                     inner.check_lease(&table, pointer.address.region())
@@ -194,7 +203,11 @@ impl Client {
                 Err(error) => Err(error),
             };
             match read {
-                Err(error @ ClientError::SessionLost) => lost = Some(error),
+                Err(error) if error.is_passing() => {
+                    if !waits.get_or_insert_with(|| self.attempts()).again(&error).await {
+                        return Err(error);
+                    }
+                }
                 Ok(()) if inner.activity.is_doomed(&operation.guard) => {
                     return Err(ClientError::TooOld { age_max: inner.options.age_max });
                 }
@@ -204,7 +217,6 @@ impl Client {
                 }
             }
         }
-        Err(lost.unwrap_or(ClientError::SessionLost))
     }
 
     /// Reads objects, those that stand side by side (an array's) by one READ together. Each is whole;
@@ -217,7 +229,17 @@ impl Client {
             rest = others;
             let inner = &*self.inner;
             let session = inner.table().session;
-            let link = inner.region(session, first.address.region()).await?;
+            let link = match inner.region(session, first.address.region(), self.deadline).await {
+                Ok(link) => link,
+                // One at a time, with patience for whatever is the matter.
+                Err(error) if error.is_passing() => {
+                    for pointer in group {
+                        objects.push(self.read(*pointer).await?);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if group.len() == 1 || link.remote.mapped().is_some() {
                 // Where a READ is a load, one for each is as good.
                 for pointer in group {
@@ -242,9 +264,15 @@ impl Client {
         let start = group[0].address.offset() as usize;
         let mut bytes = vec![0; group.iter().map(|pointer| end(*pointer)).max().unwrap_or(start) - start];
         ClientStats::add(&inner.stats.reads, 1);
-        let read = link.remote.read(start as u64, &mut bytes).await;
-        read.map_err(|error| inner.broken(session, error.into()))?;
-        let believed = link.node.is_valid(inner.now()) && !inner.activity.is_doomed(&operation.guard);
+        let read = link.remote.read(start as u64, &mut bytes).within(self.deadline).await;
+        let read = read.map_err(|error| inner.broken(session, error.into()));
+        if let Err(error) = &read
+            && !error.is_passing()
+        {
+            return Err(error.clone());
+        }
+        let believed =
+            read.is_ok() && link.node.is_valid(inner.now()) && !inner.activity.is_doomed(&operation.guard);
         drop(operation);
         for pointer in group {
             let from = pointer.address.offset() as usize - start;
@@ -254,7 +282,7 @@ impl Client {
                     let bytes = one[..HEADER_BYTES + view.bytes].to_vec();
                     objects.push(Object { bytes, version: view.version });
                 }
-                Seen::Freed => return Err(ClientError::Freed { pointer: *pointer }),
+                Seen::Freed if believed => return Err(ClientError::Freed { pointer: *pointer }),
                 // A writer was at this one: it alone is read again.
                 _ => objects.push(self.read(*pointer).await?),
             }
@@ -264,9 +292,10 @@ impl Client {
 
     /// Reads several objects as they were at one moment: a read-only transaction.
     pub async fn read_all(&self, pointers: &[Pointer]) -> Result<Snapshot, ClientError> {
-        let mut backoff = Backoff::new(self.inner.options.deadline);
+        let mut waits = self.attempts();
+        let mut attempts = 0;
         loop {
-            let mut transaction = self.begin();
+            let mut transaction = self.begin_within(waits.left());
             let mut objects = Vec::with_capacity(pointers.len());
             let mut failed = None;
             for pointer in pointers {
@@ -282,17 +311,21 @@ impl Client {
                 None => transaction.commit().await.map(|_| ()),
                 Some(error) => Err(error.into()),
             };
-            match outcome {
+            attempts += 1;
+            let address = pointers.first().map_or(barn_layout::Address::from_bits(0), |first| first.address);
+            let error = match outcome {
                 Ok(()) => return Ok(objects),
-                Err(crate::error::CommitError::Conflict { .. }) => {}
-                Err(crate::error::CommitError::Failed(error)) if error.is_passing() => {}
-                Err(crate::error::CommitError::Failed(error)) => return Err(error),
-                Err(crate::error::CommitError::Indeterminate) => {}
-            }
-            if !backoff.wait(&self.inner).await {
-                let address =
-                    pointers.first().map_or(barn_layout::Address::from_bits(0), |first| first.address);
-                return Err(ClientError::Contended { address, attempts: backoff.attempts });
+                Err(CommitError::Conflict { .. } | CommitError::Indeterminate) => {
+                    ClientError::Contended { address, attempts }
+                }
+                Err(CommitError::Failed(error)) => error,
+            };
+            let again = match error {
+                ClientError::Contended { .. } => waits.next().await,
+                _ => waits.again(&error).await,
+            };
+            if !again {
+                return Err(error);
             }
         }
     }

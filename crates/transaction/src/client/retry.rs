@@ -1,7 +1,7 @@
 //! Running a transaction again until it goes through.
 
 use super::backoff::Backoff;
-use super::{Client, Transaction};
+use super::{Client, ClientStats, Retry, Transaction};
 use crate::error::{ClientError, CommitError, RunError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,20 +28,39 @@ pub struct Attempts {
     backoff: Backoff,
     /// What the last attempt stumbled over, if not over another transaction.
     stumbled: Option<ClientError>,
+    /// How often the cluster was looked for.
+    searches: u32,
 }
 
 impl Attempts {
-    /// None has been made.
-    pub fn new(options: RunOptions) -> Self {
-        Self { options, backoff: Backoff::new(options.deadline), stumbled: None }
+    /// None has been made; the time counts from now.
+    pub fn new(client: &Client, options: RunOptions) -> Self {
+        Self { options, backoff: Backoff::new(client.now(), options.deadline), stumbled: None, searches: 0 }
+    }
+
+    /// How much time is left for all that is still to be done.
+    pub fn left(&self, client: &Client) -> Duration {
+        self.backoff.left(client.now())
     }
 
     /// Waits before the next; if there is to be none, what stood in the way of the last: a node
     /// that is gone is no other transaction.
     pub async fn next<E>(&mut self, client: &Client) -> Result<(), RunError<E>> {
         let attempts = self.backoff.attempts + 1;
-        if attempts < self.options.attempts_max && self.backoff.wait(&client.inner).await {
-            return Ok(());
+        let stays = client.retry() == Retry::Never && self.stumbled.is_some();
+        let left = self.left(client);
+        if attempts < self.options.attempts_max && !stays && !left.is_zero() {
+            // A node that is gone is looked for where the cluster was found first.
+            if self.stumbled.as_ref().is_some_and(ClientError::is_absence) {
+                ClientStats::add(&client.inner.stats.retries, 1);
+                client.inner.recover(left).await;
+                let pause = Duration::from_millis(1 << self.searches.min(5));
+                self.searches += 1;
+                super::backoff::pause(&client.inner.environment, pause.min(self.left(client))).await;
+            }
+            if self.backoff.wait(&client.inner).await {
+                return Ok(());
+            }
         }
         Err(match self.stumbled.take() {
             Some(error) => RunError::Commit(error.into()),
@@ -65,9 +84,9 @@ impl Client {
         options: RunOptions,
         mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, RunError<E>> {
-        let mut attempts = Attempts::new(options);
+        let mut attempts = Attempts::new(self, options);
         loop {
-            let mut transaction = self.begin();
+            let mut transaction = self.begin_within(attempts.left(self));
             let outcome = body(&mut transaction).await;
             if let Some(done) = self.finish(transaction, outcome, &mut attempts).await {
                 return done;

@@ -8,8 +8,8 @@ use crate::error::{Broken, ClientError, unreachable};
 use crate::wire::{Method, whole};
 use barn_cluster::MemberId;
 use barn_fabric::{Connection, RemoteRegion, Rights};
-use barn_layout::RegionId;
 use barn_layout::transaction::{Hello, Welcome};
+use barn_layout::{RegionId, planted};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +24,8 @@ const CONNECTING_PAUSE: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) session: u64,
+    /// Which cluster the session is at; 0 for whichever the directory describes.
+    pub(crate) cluster: u64,
     pub(crate) nodes: Vec<Arc<NodeLink>>,
     /// In order of their numbers.
     regions: Vec<(RegionId, Arc<RegionLink>)>,
@@ -42,6 +44,8 @@ pub(crate) struct RegionLink {
 #[derive(Debug)]
 pub(crate) struct NodeLink {
     pub(crate) member: MemberId,
+    /// The life of the node's process: what another remembers, this one may not.
+    pub(crate) life: u64,
     pub(crate) connection: Connection,
     pub(crate) lease: Duration,
     /// Until when what is read there may be believed, in nanoseconds of our clock.
@@ -66,8 +70,8 @@ impl NodeLink {
 }
 
 impl Table {
-    pub(crate) fn new(session: u64) -> Self {
-        Self { session, nodes: Vec::new(), regions: Vec::new() }
+    pub(crate) fn new(session: u64, cluster: u64) -> Self {
+        Self { session, cluster, nodes: Vec::new(), regions: Vec::new() }
     }
 
     #[inline]
@@ -98,7 +102,7 @@ impl Table {
         {
             regions.insert(at, (id, link));
         }
-        Self { session: self.session, nodes, regions }
+        Self { session: self.session, cluster: self.cluster, nodes, regions }
     }
 }
 
@@ -126,11 +130,12 @@ impl Inner {
         }
     }
 
-    /// The region's link in the session's table; opened if need be.
+    /// The region's link in the session's table; opened if need be, within a time.
     pub(crate) async fn region(
         &self,
         session: u64,
         region: RegionId,
+        limit: Duration,
     ) -> Result<Arc<RegionLink>, ClientError> {
         let table = self.table();
         if table.session != session {
@@ -140,16 +145,21 @@ impl Inner {
             return Ok(link.clone());
         }
         drop(table);
+        let started = self.now();
         let mut member = self.directory.primary(region);
         if member.is_none() {
-            self.refresh(session).await;
+            let refreshed = self.refresh(session, limit).await;
             member = self.directory.primary(region);
+            if member.is_none() && refreshed && self.directory.configuration().region(region).is_none() {
+                return Err(ClientError::Void { region });
+            }
         }
         let Some(member) = member else { return Err(ClientError::NoRegion { region }) };
-        let node = self.node(session, member).await?;
+        let node = self.node(session, member, limit).await?;
         let remote = node
             .connection
             .open(region, Rights::READ)
+            .within(limit.saturating_sub(self.now() - started))
             .await
             .map_err(|error| self.broken(session, error.into()))?;
         let table = self.table();
@@ -160,8 +170,14 @@ impl Inner {
         Ok(link)
     }
 
-    /// A member's link in the session's table; connected if need be.
-    pub(crate) async fn node(&self, session: u64, member: MemberId) -> Result<Arc<NodeLink>, ClientError> {
+    /// A member's link in the session's table; connected if need be, within a time.
+    pub(crate) async fn node(
+        &self,
+        session: u64,
+        member: MemberId,
+        limit: Duration,
+    ) -> Result<Arc<NodeLink>, ClientError> {
+        let mut started = None;
         loop {
             let table = self.table();
             if table.session != session {
@@ -173,14 +189,20 @@ impl Inner {
             if self.begin_connecting(member) {
                 break;
             }
+            let started = *started.get_or_insert_with(|| self.now());
+            if self.now() - started >= limit {
+                let cause = "another thread is still connecting to it".into();
+                return Err(ClientError::Unreachable { member, cause });
+            }
             pause(&self.environment, CONNECTING_PAUSE).await;
         }
+        let waited = started.map_or(Duration::ZERO, |started| self.now() - started);
         let _connecting = Connecting { inner: self, member };
         // Another task may have been done just before we began.
         if let Some(node) = self.table().node(member).filter(|_| self.table().session == session) {
             return Ok(node.clone());
         }
-        let node = Arc::new(self.connect(session, member).await?);
+        let node = Arc::new(self.connect(session, member, limit.saturating_sub(waited)).await?);
         self.replace(session, Some(node.clone()), None)?;
         Ok(node)
     }
@@ -195,7 +217,12 @@ impl Inner {
         first
     }
 
-    async fn connect(&self, session: u64, member: MemberId) -> Result<NodeLink, ClientError> {
+    async fn connect(
+        &self,
+        session: u64,
+        member: MemberId,
+        limit: Duration,
+    ) -> Result<NodeLink, ClientError> {
         let configuration = self.directory.configuration();
         let Some(known) = configuration.member(member) else {
             return Err(ClientError::Unreachable {
@@ -203,23 +230,26 @@ impl Inner {
                 cause: "it is not in the cluster any more".into(),
             });
         };
-        let connection =
-            self.environment.connector.connect(known).await.map_err(|error| unreachable(member, &error))?;
+        let started = self.now();
+        let connecting = self.environment.connector.connect(known, limit);
+        let connection = connecting.await.map_err(|error| unreachable(member, &error))?;
         let connection = connection.with_deadline(self.options.deadline);
         let asked = self.now();
+        let left = limit.saturating_sub(asked - started);
         let hello = Hello { session: session.into(), role: 0.into(), reserved: 0.into() };
         let mut answer = Vec::new();
-        connection.call(Method::Hello as u16, hello.as_bytes(), &mut answer).await.map_err(|error| {
-            match Broken::from(error) {
-                // The node has seen this session end: it is of no use anywhere.
-                Broken::Other(ClientError::Refused { .. }) => self.session_lost(session),
-                other => self.broken(session, other),
-            }
+        let called = connection.call(Method::Hello as u16, hello.as_bytes(), &mut answer).within(left).await;
+        called.map_err(|error| match Broken::from(error) {
+            // The node has seen this session end: it is of no use anywhere.
+            Broken::Other(ClientError::Refused { .. }) => self.session_lost(session),
+            other => self.broken(session, other),
         })?;
         let welcome: &Welcome = whole(&answer)
             .map_err(|_| ClientError::Refused { why: "its welcome is of another version".into() })?;
+        self.check_welcome(session, member, welcome)?;
         let node = NodeLink {
             member,
+            life: welcome.life.get(),
             lease: Duration::from_millis(welcome.lease_ms.get()),
             valid_until: AtomicU64::new(0),
             epochs: Mutex::new(Epochs::new(welcome.epoch.get())),
@@ -229,25 +259,43 @@ impl Inner {
         Ok(node)
     }
 
-    /// Asks the nodes that are connected for a newer configuration.
-    pub(crate) async fn refresh(&self, session: u64) {
+    /// Whether the node that answers at a member's address is that member, of this cluster: another may
+    /// have been started there since, and the same numbers mean other things to it.
+    fn check_welcome(&self, session: u64, member: MemberId, welcome: &Welcome) -> Result<(), ClientError> {
         let table = self.table();
         if table.session != session {
-            return;
+            return Err(ClientError::SessionLost);
+        }
+        let expected = if table.cluster == 0 { self.directory.cluster() } else { table.cluster };
+        let cause = match (welcome.cluster.get(), MemberId(welcome.member.get())) {
+            _ if planted("any_welcome_will_do") => return Ok(()),
+            (cluster, other) if cluster == expected && other == member => return Ok(()),
+            (cluster, _) if cluster != expected => "a node of another cluster answers at its address".into(),
+            (_, other) => format!("{other} answers at its address"),
+        };
+        Err(ClientError::Unreachable { member, cause })
+    }
+
+    /// Asks the nodes that are connected for a newer configuration; says whether one has answered.
+    pub(crate) async fn refresh(&self, session: u64, limit: Duration) -> bool {
+        let table = self.table();
+        if table.session != session {
+            return false;
         }
         for node in &table.nodes {
             let known = self.directory.version();
             let method = self.environment.configuration_method;
             let asked = barn_cluster::Request::Get { known_version: known };
             if let Ok(barn_cluster::Response::Current { configuration, .. }) =
-                barn_cluster::ask(&node.connection, method, &asked).await
+                barn_cluster::ask(&node.connection.with_deadline(limit), method, &asked).await
             {
                 if let Some(configuration) = configuration {
                     let _ = self.directory.install(configuration, self.now());
                 }
-                return;
+                return true;
             }
         }
+        false
     }
 }
 

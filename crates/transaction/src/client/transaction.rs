@@ -25,6 +25,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Up to so many entries are looked through one by one.
@@ -54,6 +55,10 @@ pub struct Touched {
     pub change: Option<Change>,
 }
 
+fn left(client: &Client, ends: Option<Duration>) -> Duration {
+    ends.map_or(client.deadline, |ends| client.deadline.min(ends.saturating_sub(client.now())))
+}
+
 /// A transaction under way. Dropped without [`commit`](Self::commit), it has done nothing.
 pub struct Transaction {
     pub(crate) client: Client,
@@ -72,6 +77,8 @@ pub struct Transaction {
     pub(crate) stumbled: Option<ClientError>,
     /// How far it must have come before it counts as committed; what is usual, if nobody says.
     pub(crate) durability: Option<Durability>,
+    /// By when all of it has to end, if it is one of several attempts.
+    ends: Option<Duration>,
 }
 
 impl fmt::Debug for Transaction {
@@ -96,6 +103,7 @@ impl Transaction {
             unused: Vec::new(),
             stumbled: None,
             durability: None,
+            ends: None,
         }
     }
 
@@ -103,6 +111,17 @@ impl Transaction {
     /// do by themselves.
     pub fn durability(&mut self, durability: Durability) {
         self.durability = Some(durability);
+    }
+
+    /// How much time the next step has.
+    pub fn left(&self) -> Duration {
+        left(&self.client, self.ends)
+    }
+
+    /// The session that it belongs to, from now on: see [`super::Reach::session`].
+    pub fn session(&mut self) -> u64 {
+        let inner = &self.client.inner;
+        self.table.get_or_insert_with(|| inner.table()).session
     }
 
     /// Notes whether an error is one that passes.
@@ -157,9 +176,14 @@ impl Transaction {
         }
         let inner = &*self.client.inner;
         let table = self.table.get_or_insert_with(|| inner.table());
+        // Where nothing is ever waited for, the clock need not be looked at.
+        let left = match table.regions_are_mapped() {
+            true => self.client.deadline,
+            false => left(&self.client, self.ends),
+        };
         let start = self.arena.len();
         self.arena.resize(start + read_bytes(pointer.bytes as usize), 0);
-        let read = inner.read_object(table, pointer, &mut self.arena[start..]).await;
+        let read = inner.read_object(table, pointer, &mut self.arena[start..], left).await;
         let node = table.region(pointer.address.region()).map(|link| link.node_at);
         let version = self.noting(read)?;
         self.check_age()?;
@@ -245,8 +269,8 @@ impl Transaction {
         let inner = self.client.inner.clone();
         let session = self.table.get_or_insert_with(|| inner.table()).session;
         let node = match near {
-            Some(near) => inner.region(session, near.address.region()).await?.node.clone(),
-            None => inner.any_node(session).await?,
+            Some(near) => inner.region(session, near.address.region(), self.left()).await?.node.clone(),
+            None => inner.any_node(session, self.left()).await?,
         };
         let reserve = Reserve {
             hint: near.map_or(0, |near| near.address.to_bits()).into(),
@@ -260,6 +284,7 @@ impl Transaction {
         ClientStats::add(&inner.stats.messages, 1);
         node.connection
             .call(Method::Reserve as u16, reserve.as_bytes(), &mut answer)
+            .within(self.left())
             .await
             .map_err(|error| inner.broken(session, error.into()))?;
         let places: &[ReservedPlace] = many(&answer)
@@ -404,9 +429,18 @@ impl Buffers {
     }
 }
 
+impl Client {
+    /// Begins a transaction that has to end within a time, its commit included.
+    pub fn begin_within(&self, limit: Duration) -> Transaction {
+        let mut transaction = self.begin();
+        transaction.ends = Some(self.now().saturating_add(limit));
+        transaction
+    }
+}
+
 impl Inner {
     /// A node for new objects that need not be near to others: each in turn.
-    async fn any_node(&self, session: u64) -> Result<Arc<NodeLink>, ClientError> {
+    async fn any_node(&self, session: u64, limit: Duration) -> Result<Arc<NodeLink>, ClientError> {
         let configuration = self.directory.configuration();
         // ORDER: Relaxed: any number will do.
         let turn = self.next_member.fetch_add(1, Ordering::Relaxed) as usize;
@@ -418,7 +452,7 @@ impl Inner {
             .collect();
         let mut last = ClientError::NoMember;
         for at in 0..members.len() {
-            match self.node(session, members[(turn + at) % members.len()]).await {
+            match self.node(session, members[(turn + at) % members.len()], limit).await {
                 Err(error @ ClientError::Unreachable { .. }) => last = error,
                 other => return other,
             }

@@ -229,6 +229,16 @@ impl Participant {
         self.sessions.clients()
     }
 
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether the node has no lease, as far as was seen last.
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
     /// How many transactions wait for their decision.
     pub fn waiting(&self) -> usize {
         self.held.len()
@@ -261,9 +271,7 @@ impl Participant {
             self.look_at_lease();
         }
         if self.fenced && method != Method::Orphans && method != Method::Freeze {
-            return Err(
-                "this node has lost its place in the cluster and serves nobody until it is back".into()
-            );
+            return Err(format!("{} and serves nobody until it is back", crate::error::FENCED));
         }
         match method {
             Method::Prepare => {

@@ -102,6 +102,11 @@ impl Sessions {
         Some(session)
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_peer.len()
+    }
+
     /// The earliest epoch that a live session may still be reading in.
     fn oldest_epoch(&self) -> Option<u64> {
         self.by_peer.values().map(|session| session.epoch).min()
@@ -140,7 +145,10 @@ impl Participant {
         };
         self.sessions.live.insert(id);
         self.sessions.by_peer.insert(peer, session);
+        let configuration = self.directory.configuration();
         let welcome = Welcome {
+            cluster: configuration.cluster.into(),
+            life: configuration.member(self.member).map_or(0, |member| member.life.0).into(),
             lease_ms: (self.lease.as_millis() as u64).into(),
             epoch: epoch.into(),
             member: self.member.0.into(),
@@ -200,6 +208,8 @@ impl Participant {
         let ending = sessions.filter(|(_, session)| over(session, self.lease)).map(|(peer, _)| *peer);
         for peer in ending.collect::<Vec<_>>() {
             self.stats.expired += 1;
+            let session = self.sessions.by_peer.get(&peer).map_or(0, |session| session.id);
+            tracing::warn!(session = format_args!("{session:016x}"), %peer, "a session has ended by its lease");
             self.end_session(peer);
         }
     }

@@ -76,18 +76,29 @@ impl Participant {
                 self.decide(id);
                 self.apply(id);
                 self.outcomes.remember(id, State::Committed);
-                self.stats.resolved += 1;
+                self.resolved(id, "carried out");
             }
             // Also one that was decided here: a node that hung may hear its client's word long after
             // the others have settled the matter without it. Nothing of it can have been seen.
             StepKind::Abort => {
                 self.abort(id);
                 self.outcomes.remember(id, State::Aborted);
-                self.stats.resolved += 1;
+                self.resolved(id, "aborted");
             }
             StepKind::Leave => return Err(Verdict::Unknown.into()),
         }
         Ok(())
+    }
+
+    /// Notes how a transaction ended that its client had left.
+    fn resolved(&mut self, id: TransactionId, how: &'static str) {
+        self.stats.resolved += 1;
+        let session = id.session.get();
+        tracing::info!(
+            session = format_args!("{session:016x}"),
+            number = id.number.get(),
+            "a transaction that was left behind was {how}"
+        );
     }
 
     /// The transaction will be carried out: nobody reads its objects from here on.

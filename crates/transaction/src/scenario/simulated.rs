@@ -4,7 +4,7 @@
 use super::node::{CONFIGURATION_METHOD, TestNode};
 use super::recorder::Recorder;
 use super::workload::Worker;
-use crate::client::{Boxed, Client, ClientOptions, CommitStep, Connector, Environment, Observer};
+use crate::client::{Boxed, Client, ClientOptions, CommitStep, Connector, Environment, Observer, Retry};
 use crate::history::{Summary, check};
 use crate::participant::{Functions, Participant, ParticipantOptions};
 use crate::resolver::{Resolver, ResolverOptions};
@@ -43,7 +43,7 @@ pub struct Report {
 struct ByName(Dialer);
 
 impl Connector for ByName {
-    fn connect<'a>(&'a self, member: &'a Member) -> Boxed<'a, Result<Connection, ConnectError>> {
+    fn connect<'a>(&'a self, member: &'a Member, _: Duration) -> Boxed<'a, Result<Connection, ConnectError>> {
         let name = member.addresses.first().map_or("", |address| address.trim_start_matches("simulated:"));
         Box::pin(self.0.connect(name, LEASE))
     }
@@ -161,6 +161,7 @@ impl Cluster {
         let options = ClientOptions {
             deadline: LEASE / 2,
             age_max: LEASE * 4,
+            retry: Retry::Reads,
             observer: (per_million > 0).then(|| Arc::new(observer) as Arc<dyn Observer>),
         };
         (node, Client::new(environment(&self.world, node, name), self.directory.clone(), options), dead)

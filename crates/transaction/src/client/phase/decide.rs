@@ -13,12 +13,12 @@ use zerocopy::IntoBytes;
 /// Tells every node that it will be carried out. Once all have answered, so may we.
 pub(in super::super) async fn decide(commit: &Commit<'_>) -> Result<(), Stopped> {
     let message = Step { transaction: commit.id, kind: (StepKind::Decide as u32).into(), reserved: 0.into() };
-    let message = &message;
+    let (message, limit) = (&message, commit.step_limit());
     let answers = all(commit.writers.iter().map(|node| async move {
         let mut reply = Vec::new();
         ClientStats::add(&commit.inner.stats.messages, 1);
         let connection = &commit.table.nodes[*node].connection;
-        match connection.call(Method::Step as u16, message.as_bytes(), &mut reply).await {
+        match connection.call(Method::Step as u16, message.as_bytes(), &mut reply).within(limit).await {
             Ok(()) => match whole::<Vote>(&reply) {
                 Ok(vote) if vote.verdict.get() == Verdict::Yes as u32 => Ok(()),
                 // From here on nobody but the nodes together can say what becomes of it.

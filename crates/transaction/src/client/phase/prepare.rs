@@ -136,7 +136,9 @@ pub(super) fn refused(commit: &Commit<'_>, vote: &Vote) -> Stopped {
 async fn send(commit: &Commit<'_>, node: usize, frame: &[u8], reply: &mut Vec<u8>) -> Result<(), Stopped> {
     let connection = &commit.table.nodes[node].connection;
     ClientStats::add(&commit.inner.stats.messages, 1);
-    if let Err(error) = connection.call(Method::Prepare as u16, frame, reply).await {
+    if let Err(error) =
+        connection.call(Method::Prepare as u16, frame, reply).within(commit.step_limit()).await
+    {
         let unknown = error.outcome_is_unknown();
         let error = commit.inner.broken(commit.id.session.get(), Broken::from(error));
         return Err(if unknown { Stopped::Unknown } else { Stopped::Refused(error.into()) });
@@ -192,6 +194,6 @@ pub(in super::super) async fn step(commit: &Commit<'_>, kind: StepKind) {
     for node in &commit.writers {
         ClientStats::add(&commit.inner.stats.messages, 1);
         // A node that is gone has ended the session and knows what to do.
-        let _ = commit.table.nodes[*node].connection.send(step.as_bytes()).await;
+        let _ = commit.table.nodes[*node].connection.send(step.as_bytes()).within(commit.step_limit()).await;
     }
 }

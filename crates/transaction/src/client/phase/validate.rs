@@ -11,6 +11,7 @@ use barn_layout::limits::WORD_BYTES;
 use barn_layout::object::VersionWord;
 use barn_layout::planted;
 use barn_layout::transaction::{ReadEntry, Verdict, Vote};
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Up to so many objects of one node are validated by READs of their versions; more, by one
@@ -19,7 +20,7 @@ const READS_MAX: usize = 4;
 /// The same where a READ is a load: a message costs as much as some ten of them.
 const READS_MAX_MAPPED: usize = 64;
 
-async fn check(commit: &Commit<'_>, entry: &Entry, lock: Lock) -> Result<(), CommitError> {
+async fn check(commit: &Commit<'_>, entry: &Entry, lock: Lock, limit: Duration) -> Result<(), CommitError> {
     let address = entry.pointer.address;
     let conflict = CommitError::Conflict { address: Some(address) };
     let session = commit.id.session.get();
@@ -30,6 +31,7 @@ async fn check(commit: &Commit<'_>, entry: &Entry, lock: Lock) -> Result<(), Com
     ClientStats::add(&commit.inner.stats.version_reads, 1);
     link.remote
         .read(u64::from(address.offset()), &mut word)
+        .within(limit)
         .await
         .map_err(|error| commit.inner.broken(session, Broken::from(error)))?;
     if !is_unchanged(VersionWord(u64::from_le_bytes(word)), entry.version, lock) {
@@ -45,13 +47,14 @@ pub(in super::super) async fn read_only(commit: &Commit<'_>) -> Result<(), Commi
     let others = commit.reads().count().saturating_sub(1);
     let others = if planted("read_only_not_validated") { 0 } else { others };
     let others = commit.reads().take(others);
+    let limit = commit.left();
     if commit.table.regions_are_mapped() {
         for entry in others {
-            check(commit, entry, Lock::MayBePrepared).await?;
+            check(commit, entry, Lock::MayBePrepared, limit).await?;
         }
     } else {
         // All on their way at once: one round trip.
-        let checked = all(others.map(|entry| check(commit, entry, Lock::MayBePrepared))).await;
+        let checked = all(others.map(|entry| check(commit, entry, Lock::MayBePrepared, limit))).await;
         checked.into_iter().collect::<Result<(), _>>()?;
     }
     check_leases(commit)
@@ -60,12 +63,14 @@ pub(in super::super) async fn read_only(commit: &Commit<'_>) -> Result<(), Commi
 /// A transaction that changes something: what it only read must be unchanged, and nobody may be
 /// about to change it, now that everything it changes is locked.
 pub(in super::super) async fn reads(commit: &Commit<'_>) -> Result<(), CommitError> {
+    let limit = commit.step_limit();
     for (at, node) in commit.table.nodes.iter().enumerate() {
         let entries: Vec<&Entry> = commit.reads().filter(|entry| entry.node == at).collect();
         let mapped = commit.table.regions_are_mapped();
         let few = if mapped { READS_MAX_MAPPED } else { READS_MAX };
         if entries.len() <= few {
-            let checked = all(entries.iter().map(|entry| check(commit, entry, Lock::MustBeFree))).await;
+            let checked =
+                all(entries.iter().map(|entry| check(commit, entry, Lock::MustBeFree, limit))).await;
             checked.into_iter().collect::<Result<(), _>>()?;
             continue;
         }
@@ -79,6 +84,7 @@ pub(in super::super) async fn reads(commit: &Commit<'_>) -> Result<(), CommitErr
         ClientStats::add(&commit.inner.stats.messages, 1);
         node.connection
             .call(Method::Validate as u16, &message, &mut reply)
+            .within(limit)
             .await
             .map_err(|error| commit.inner.broken(commit.id.session.get(), Broken::from(error)))?;
         let vote: &Vote =
