@@ -5,7 +5,7 @@
 //!
 //! Clients that read shared memory for themselves leave no trace: their lookups are in no count.
 
-use barn::node::{NodeView, Traffic};
+use barn::node::{LogStats, NodeView, Traffic};
 use barn_index::TableOptions;
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +61,34 @@ pub struct Transactions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogStatus {
-    /// Bytes that were answered and are not on the disk.
+    /// Bytes that are not written yet.
     pub lag_bytes: u64,
     /// For how long the oldest of them have not been.
     pub lag_ms: u64,
+    /// Bytes that are not yet on the disk for certain.
+    pub unsynced_bytes: u64,
+    /// Bytes on the disk: segments and the last image.
+    pub disk_bytes: u64,
+    /// Checkpoints that were finished.
+    pub checkpoints: u64,
+    /// Whether one is under way.
+    pub checkpoint_running: bool,
+    /// Why it takes nothing, if it does not: durable writes are refused.
+    pub stopped: Option<String>,
+}
+
+impl LogStatus {
+    fn of(log: &LogStats) -> Self {
+        Self {
+            lag_bytes: log.lag_bytes,
+            lag_ms: log.lag.as_millis() as u64,
+            unsynced_bytes: log.appended.saturating_sub(log.synced),
+            disk_bytes: log.disk_bytes,
+            checkpoints: log.checkpoints,
+            checkpoint_running: log.checkpoint_running,
+            stopped: log.failure.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 /// A table, as far as a node holds it.
@@ -130,7 +154,7 @@ impl Activity {
             tables: tables(view),
             memory_budget_bytes: usage.budget_bytes,
             memory_held_bytes: usage.held_bytes,
-            log: None,
+            log: view.log.as_ref().map(LogStatus::of),
         }
     }
 }

@@ -13,7 +13,9 @@ use barn_fabric::seam::SystemDisk;
 use barn_fabric::{Region, RegionId, RegionOptions, Reply, Rights, Words};
 use barn_heap::used_ranges;
 use barn_layout::Durability;
-use barn_log::{Admission, Level, Log, LogOptions, LogStatsHandle, Memory, Position, Record, Recovered};
+use barn_log::{
+    Admission, Level, Log, LogOptions, LogStats, LogStatsHandle, Memory, Position, Record, Recovered,
+};
 use barn_transaction::participant::Asked;
 use std::fmt;
 use std::path::Path;
@@ -113,6 +115,11 @@ impl Durable {
     /// Figures of the log, for any thread.
     pub(super) fn stats(&self) -> Option<Arc<LogStatsHandle>> {
         self.log.as_ref().map(Log::stats_handle)
+    }
+
+    /// How the log is doing.
+    pub(super) fn figures(&self) -> Option<LogStats> {
+        self.log.as_ref().map(Log::stats)
     }
 
     /// Whether a request that changes something durable may be carried out.

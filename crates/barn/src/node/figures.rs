@@ -11,6 +11,7 @@ use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, TransportStats};
 use barn_heap::Usage;
 use barn_index::node::{OperationCounts, ShardStats};
+use barn_log::LogStats;
 use barn_transaction::participant::ParticipantStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -96,21 +97,6 @@ pub struct ShardFigures {
     pub stats: ShardStats,
 }
 
-/// What the log of a node that has one says of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogFigures {
-    /// Bytes of records since the start.
-    pub appended_bytes: u64,
-    /// Of those, bytes that are on disk for certain.
-    pub synced_bytes: u64,
-    /// For how long the oldest record that is not has waited.
-    pub unsynced_for: Duration,
-    /// Segments on disk.
-    pub segments: u64,
-    /// Syncs since the start.
-    pub syncs: u64,
-}
-
 /// What the poll loop knows, as it last wrote it down.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -131,7 +117,7 @@ pub struct Figures {
     /// How long requests took.
     pub times: Times,
     /// The log, if there is one.
-    pub log: Option<LogFigures>,
+    pub log: Option<LogStats>,
 }
 
 /// Where the poll loop writes its figures down.

@@ -12,8 +12,9 @@ mod histogram;
 mod service;
 mod threads;
 
+pub use barn_log::{LogStats, Progress, RecoveryReport, RecoveryStage};
 pub use config::{NodeConfig, REGION_BYTES_DEFAULT, ShowProgress};
-pub use figures::{Figures, Handled, LogFigures, Probe, ShardFigures, Times};
+pub use figures::{Figures, Handled, Probe, ShardFigures, Times};
 pub use histogram::{Histogram, ONE_IN};
 pub use service::{NodeView, Rest, Traffic};
 
@@ -32,7 +33,7 @@ use barn_heap::{Heap, HeapOptions};
 use barn_index::node::Tables;
 use barn_index::node::notes::NoteKey;
 use barn_layout::Durability;
-use barn_log::{LogStatsHandle, Recovered, RecoveryReport};
+use barn_log::{LogStatsHandle, Recovered};
 use barn_transaction::participant::{Participant, ParticipantOptions};
 use durable::{Durable, Earlier};
 use figures::Board;

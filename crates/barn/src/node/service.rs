@@ -10,7 +10,7 @@ use barn_heap::Usage;
 use barn_index::Durability;
 use barn_index::node::{Now, ShardStats, Surroundings, Tables};
 use barn_index::wire as table_wire;
-use barn_log::{Position, Record};
+use barn_log::{LogStats, Position, Record};
 use barn_transaction::FENCED;
 use barn_transaction::participant::{Asked, Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
@@ -37,6 +37,8 @@ pub struct NodeView {
     pub shards: Vec<(u32, u16, ShardStats)>,
     /// The newest configuration that it knows: the coordinator's own, where it coordinates.
     pub configuration: Configuration,
+    /// Its log, if it has one.
+    pub log: Option<LogStats>,
 }
 
 /// What came over a node's connections since it started.
@@ -141,7 +143,7 @@ impl NodeService {
             usage: participant.map(|participant| participant.heap().usage()),
             shards: shards.collect(),
             times: self.times.clone(),
-            log: None,
+            log: self.durable.as_ref().and_then(Durable::figures),
         });
         // However many come at once, one line tells of them.
         // ORDER: Relaxed: counters.
@@ -312,6 +314,7 @@ impl NodeService {
                 Some(coordinator) => coordinator.configuration().clone(),
                 None => (*self.directory.configuration()).clone(),
             },
+            log: self.durable.as_ref().and_then(Durable::figures),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::command::{Exit, print_json};
 use crate::duration::{self, Time};
 use crate::node::NodeArgs;
 use crate::watch::{NodeRow, Report, ShardRow, Watch};
+use barn_server::LogStatus;
 
 /// Whom to ask; its help is on [`super::Command::Status`].
 #[derive(Debug, clap::Args)]
@@ -57,6 +58,7 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
 pub(super) fn log_lag(node: &NodeRow) -> String {
     match &node.log {
         None => "no log".into(),
+        Some(LogStatus { stopped: Some(why), .. }) => format!("log stopped: {why}"),
         Some(log) => format!("log {} and {} behind", human(log.lag_bytes), duration::human(log.lag_ms)),
     }
 }

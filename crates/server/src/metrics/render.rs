@@ -67,11 +67,19 @@ pub(super) fn render(probe: &Probe) -> String {
     of_memory(&mut page, probe, &figures);
     of_tables(&mut page, &figures);
     if let Some(log) = &figures.log {
-        page.one(&t::LOG_APPENDED, log.appended_bytes as f64);
-        page.one(&t::LOG_LAG, log.appended_bytes.saturating_sub(log.synced_bytes) as f64);
-        page.one(&t::LOG_LAG_TIME, log.unsynced_for.as_secs_f64());
+        page.one(&t::LOG_APPENDED, log.appended as f64);
+        page.one(&t::LOG_UNSYNCED, log.appended.saturating_sub(log.synced) as f64);
+        page.one(&t::LOG_LAG, log.lag_bytes as f64);
+        page.one(&t::LOG_LAG_TIME, log.lag.as_secs_f64());
         page.one(&t::LOG_SEGMENTS, log.segments as f64);
         page.one(&t::LOG_SYNCS, log.syncs as f64);
+        page.one(&t::LOG_DISK, log.disk_bytes as f64);
+        let outcomes = [("done", log.checkpoints), ("failed", log.checkpoint_failures)];
+        page.metric(
+            &t::LOG_CHECKPOINTS,
+            outcomes.map(|(outcome, count)| ([outcome.to_string()], count as f64)),
+        );
+        page.one(&t::LOG_STOPPED, f64::from(u8::from(log.failure.is_some())));
     }
     page.text
 }

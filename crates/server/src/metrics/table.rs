@@ -90,10 +90,14 @@ metrics! {
     TABLE_EVICTED = "barn_table_evicted_total", Counter, ["table", "shard"], "Keys that a cache forgot to make room.";
     TABLE_EXPIRED = "barn_table_expired_total", Counter, ["table", "shard"], "Keys that were removed because their time was over.";
     LOG_APPENDED = "barn_log_appended_bytes_total", Counter, [], "Bytes of records in the log since the start. Only where there is a log.";
-    LOG_LAG = "barn_log_unsynced_bytes", Gauge, [], "Bytes of records that are not on disk for certain.";
-    LOG_LAG_TIME = "barn_log_unsynced_seconds", Gauge, [], "For how long the oldest record that is not on disk for certain has waited.";
+    LOG_UNSYNCED = "barn_log_unsynced_bytes", Gauge, [], "Bytes of records that a loss of power could take.";
+    LOG_LAG = "barn_log_lag_bytes", Gauge, [], "Bytes of records that are not written yet: what a process that dies now loses.";
+    LOG_LAG_TIME = "barn_log_lag_seconds", Gauge, [], "For how long the oldest record that is not written has waited; at `window_ms` writes are held back.";
     LOG_SEGMENTS = "barn_log_segments", Gauge, [], "Segments of the log on disk.";
     LOG_SYNCS = "barn_log_syncs_total", Counter, [], "Times that the log was synced.";
+    LOG_DISK = "barn_log_disk_bytes", Gauge, [], "Bytes on disk: segments, spare ones, the last image.";
+    LOG_CHECKPOINTS = "barn_log_checkpoints_total", Counter, ["outcome"], "Checkpoints, done and failed.";
+    LOG_STOPPED = "barn_log_stopped", Gauge, [], "1 if the log takes nothing, because the disk is full or has failed: durable writes are refused.";
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use barn_fabric::seam::SystemClock;
 use barn_fabric::{Region, RegionId, Registry, Rights};
 use barn_heap::{Heap, HeapOptions, Purpose};
 use barn_layout::object::LockMode;
-use barn_log::Record;
 use barn_layout::transaction::{Change, ParticipantEntry};
 use barn_layout::transaction::{
     Hello, Known, PREPARE_LAST, Prepare, State, Step, StepKind, TransactionId, WriteEntry,
 };
+use barn_log::Record;
 use std::time::Duration;
 use zerocopy::FromBytes;
 
