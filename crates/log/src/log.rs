@@ -99,7 +99,8 @@ impl Log {
     }
 
     /// Calls `then` once the log has come so far: on the writer's thread, or at once. An error means
-    /// that it is not known how far it came.
+    /// that it is not known how far it came. While a full disk stops the log nobody is answered: they
+    /// are, once there is room.
     pub fn after(
         &mut self,
         position: Position,
@@ -263,7 +264,8 @@ impl Log {
         Arc::new(LogStatsHandle::new(self.shared.clone()))
     }
 
-    /// Writes and syncs everything, and ends. A checkpoint that is under way is given up.
+    /// Writes and syncs everything, and ends. A checkpoint that is under way is given up. If the disk is
+    /// full it is tried once more; what then has no room is lost, and the error says so.
     pub fn stop(mut self) -> Result<(), LogError> {
         self.end()
     }

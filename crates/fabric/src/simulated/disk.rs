@@ -355,7 +355,10 @@ impl DiskFile for SimulatedFile {
         let failed = state.site();
         let file = &mut state.files[self.index];
         if failed.is_err() {
-            file.tear(&mut state.random);
+            // A dead process syncs nothing, and so leaves open what the disk has of its writes.
+            if state.calls <= state.dead_from {
+                file.tear(&mut state.random);
+            }
             return failed;
         }
         for change in std::mem::take(&mut file.unsynced) {

@@ -6,16 +6,18 @@
 //! again; a segment is synced before the next one is made, so that only the newest can have a tail
 //! that is not durable.
 
+mod rotate;
+
 use crate::error::LogError;
 use crate::failpoint::failpoint;
 use crate::frame::{Buffer, Head, frame_bytes, seal};
 use crate::parse::whole_records;
-use crate::segment::{FRAMES_START, RESERVED_BYTES, Segment, SegmentInfo, make};
-use crate::shared::{Condition, NONE, Resting, Shared, State, Then, Wait};
+use crate::segment::{FRAMES_START, RESERVED_BYTES, Segment};
+use crate::shared::{NONE, Resting, Shared, State, Then, Wait};
 use crate::stats::Counters;
-use crate::{Level, Position, names};
+use crate::{Level, Position};
 use barn_fabric::seam::Disk;
-use barn_layout::log::{FRAME_CONTINUED, FRAME_STOPPED};
+use barn_layout::log::FRAME_STOPPED;
 use barn_layout::planted;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -298,71 +300,6 @@ impl Writer {
         let _state = self.shared.lock();
         self.shared.checkpoint_wake.notify_all();
         Ok(())
-    }
-
-    /// Writes and syncs a frame without records, which says how the segment ends.
-    fn mark(&mut self, flags: u32) -> Result<(), LogError> {
-        self.write_frame(0..0, 0, flags)?;
-        self.segment.file.sync().map_err(LogError::failed("syncing", &self.segment.name))?;
-        Counters::add(&self.shared.counters.syncs, 1);
-        Ok(())
-    }
-
-    /// Goes on in a new segment that has room for a frame of so many bytes. Whether there was room.
-    fn rotate(&mut self, needed: u64) -> Result<bool, LogError> {
-        failpoint("rotate-before");
-        if self.unsynced_since.is_some() {
-            self.sync()?;
-            self.answer_synced();
-        }
-        let bytes = self.shared.options.segment_bytes.max(FRAMES_START + needed + RESERVED_BYTES);
-        let info = SegmentInfo { number: self.segment.info.number + 1, start: self.position, bytes, key: 0 };
-        let spare = self.shared.lock().spares.last().cloned();
-        let made = match make(&*self.disk, &mut self.buffer, self.log, info, spare.as_deref()) {
-            Ok(made) => made,
-            Err(error) if error.no_space => {
-                let reason = LogError::NoSpace { file: names::segment(info.number), bytes };
-                let mut state = self.shared.lock();
-                // A rotation that only a checkpoint wants can wait.
-                if needed > 0 {
-                    state.no_space = Some(reason);
-                    self.shared.set_condition(Condition::NoSpace);
-                }
-                return Ok(false);
-            }
-            Err(error) => return Err(LogError::failed(error.step, &error.file)(error.cause)),
-        };
-        self.mark(FRAME_CONTINUED)?;
-        self.segment = made;
-        self.ahead_failed = false;
-        let mut state = self.shared.lock();
-        state.segments.push_back(self.segment.info);
-        if let Some(spare) = spare {
-            // A spare file of another length was not used, and is of no use to anybody.
-            if bytes != self.shared.options.segment_bytes {
-                let _ = self.disk.remove(&spare);
-            }
-            state.spares.retain(|name| *name != spare);
-        }
-        state.no_space = None;
-        self.shared.set_condition(Condition::Open);
-        Ok(true)
-    }
-
-    /// Reserves room for the next segment while the present one is half empty.
-    fn make_ahead(&mut self) {
-        if self.ahead_failed || self.segment.at < self.segment.info.bytes / 2 {
-            return;
-        }
-        if !self.shared.lock().spares.is_empty() {
-            return;
-        }
-        let name = names::spare(self.segment.info.number + 1);
-        match self.disk.create_log(&name, self.shared.options.segment_bytes) {
-            Ok(_) => self.shared.lock().spares.push(name),
-            // It is tried again, and complained about, when it is needed.
-            Err(_) => self.ahead_failed = true,
-        }
     }
 
     fn answer_written(&mut self) {
