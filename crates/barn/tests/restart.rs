@@ -7,7 +7,7 @@ mod common;
 
 use barn::{Barn, Connect, Error, Kind, Retry, Table, TableError, TableOptions, Way};
 use common::{Cluster, LEASE, SCHEDULING, until};
-use rustix::net::{Shutdown, SocketAddrAny, getpeername, shutdown};
+use rustix::net::{Shutdown, getpeername, shutdown};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -213,7 +213,7 @@ fn cut(cluster: &Cluster) -> usize {
         // Some are closed meanwhile, and most are no sockets.
         let Ok(socket) = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) else { continue };
         let Ok(Some(peer)) = getpeername(&socket) else { continue };
-        let ours = match SocketAddrAny::from(peer) {
+        let ours = match peer {
             peer if peer.address_family() == rustix::net::AddressFamily::UNIX => {
                 rustix::net::SocketAddrUnix::try_from(peer)
                     .is_ok_and(|peer| peer.path_bytes() == Some(path.as_bytes()))

@@ -128,7 +128,7 @@ fn what_clients_do_is_on_the_page() {
     let stats = barn.stats();
     assert_eq!((stats.lookups.gets, stats.lookups.requests), (200, 200));
     assert!(stats.reads_per_get().is_some_and(|reads| (1.0..2.0).contains(&reads)), "{stats:?}");
-    drop(barn);
+    drop((barn, table));
     scene.until("barn_peers{transport=\"tcp\"}", |peers| peers == 0.0);
 }
 
