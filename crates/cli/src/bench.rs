@@ -9,6 +9,7 @@ pub mod get;
 pub(crate) mod node;
 pub(crate) mod peer;
 pub mod put;
+pub mod recover;
 pub mod selector;
 pub(crate) mod timing;
 pub(crate) mod turn;

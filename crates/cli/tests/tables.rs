@@ -13,7 +13,10 @@ fn tables_are_made_listed_and_dropped() {
     node.barn(&["table", "create", "users"]).prints("made table users: hopscotch, 1 shard\n");
     let made =
         node.json(&["table", "create", "pairs", "--kind", "cuckoo", "--capacity", "5000", "--shards", "2"]);
-    assert_eq!(made, json!({ "name": "pairs", "kind": "cuckoo", "shards": 2, "capacity": 5000 }));
+    assert_eq!(
+        made,
+        json!({ "name": "pairs", "kind": "cuckoo", "shards": 2, "capacity": 5000, "durability": null })
+    );
     let made = node.json(&["table", "create", "seen", "--kind", "cache", "--memory", "2MiB"]);
     assert_eq!(made["shard_memory_bytes"], 2 << 20);
     node.barn(&["table", "create", "users", "--kind", "cache", "--memory", "1MiB"])

@@ -16,7 +16,7 @@ mod status;
 pub use activity::{Activity, LogStatus, ShardStatus, TableStatus, Transactions};
 pub use method::Method;
 pub use options::{DATA_REGION_BYTES_MAX, RAW, SCRATCH, ServerOptions};
-pub use status::{MemberStatus, PurposeStatus, RegionStatus, Status};
+pub use status::{MemberStatus, PurposeStatus, RecoveryStatus, RegionStatus, Status};
 
 use barn::node::{Node, NodeConfig};
 use barn_fabric::{Region, RegionError, RegionId, RegionOptions, Registry, Rights, Stopper};
@@ -159,6 +159,7 @@ impl Server {
                 node.regions().map(|(id, region)| region_status(id, region, Rights::READ, "objects"));
             status.regions.extend(objects);
             status.directory = Some(node.directory().clone());
+            status.recovery = node.recovery().map(RecoveryStatus::of);
             status.announce();
         }
         let metrics = match options.metrics {

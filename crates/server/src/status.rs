@@ -1,6 +1,7 @@
 //! What a node says about itself.
 
 use crate::activity::Activity;
+use barn::node::Recovery;
 use barn_cluster::{Configuration, Directory};
 use barn_heap::{Purpose, Usage};
 use serde::{Deserialize, Serialize};
@@ -34,9 +35,40 @@ pub struct Status {
     /// What it is busy with.
     #[serde(default)]
     pub activity: Activity,
+    /// What it found in its log when it started, if there was anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryStatus>,
     /// Who is in the cluster, as far as the node knows.
     #[serde(skip)]
     pub(crate) directory: Option<Arc<Directory>>,
+}
+
+/// What a node found in its log when it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecoveryStatus {
+    /// Keys of tables that came back.
+    pub keys: u64,
+    /// Bytes of the checkpoint that it began with.
+    pub image_bytes: u64,
+    /// Bytes of log that were replayed.
+    pub log_bytes: u64,
+    /// How long it took.
+    pub took_ms: u64,
+    /// The same in words, with whatever was wrong.
+    pub said: String,
+}
+
+impl RecoveryStatus {
+    pub(crate) fn of(recovery: &Recovery) -> Self {
+        Self {
+            keys: recovery.keys,
+            image_bytes: recovery.log.image_bytes,
+            log_bytes: recovery.log.log_bytes,
+            took_ms: recovery.took.as_millis() as u64,
+            said: recovery.to_string(),
+        }
+    }
 }
 
 /// A member of the cluster.

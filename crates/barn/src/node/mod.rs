@@ -30,8 +30,8 @@ use barn_fabric::{
     Stopper, block_on,
 };
 use barn_heap::{Heap, HeapOptions};
-use barn_index::node::Tables;
 use barn_index::node::notes::NoteKey;
+use barn_index::node::{Reopened, Tables};
 use barn_layout::Durability;
 use barn_log::{LogStatsHandle, Recovered};
 use barn_transaction::participant::{Participant, ParticipantOptions};
@@ -52,6 +52,27 @@ pub const CLUSTER_METHOD: u16 = 8;
 /// How long a node may take to find its place in a cluster.
 const JOIN_MAX: Duration = Duration::from_secs(15);
 
+/// What a node found in its log when it started.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    /// What the log says.
+    pub log: RecoveryReport,
+    /// Shards of tables that came back.
+    pub shards: usize,
+    /// Keys in them.
+    pub keys: u64,
+    /// How long it took until all of it could be served; the wait for an earlier life's lease to end
+    /// is not in it.
+    pub took: Duration,
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { log, shards, keys, took } = self;
+        write!(f, "{keys} keys in {shards} shards, in {:.2} s: {log}", took.as_secs_f64())
+    }
+}
+
 /// A running node. It stops when it is dropped.
 pub struct Node {
     member: MemberId,
@@ -71,7 +92,7 @@ pub struct Node {
     /// Figures of its log, if it has one.
     log: Option<Arc<LogStatsHandle>>,
     /// What it found in its log when it started.
-    recovery: Option<RecoveryReport>,
+    recovery: Option<Recovery>,
     /// Whether it coordinates its cluster.
     coordinates: bool,
     /// Whether its poll loop has ended.
@@ -108,6 +129,7 @@ impl Node {
         };
         let node = barn_fabric::Node::bind(fabric_options, registry.clone())
             .map_err(|error| Error::Node(error.to_string()))?;
+        let begun = Instant::now();
         // First of all: it makes sure that no other process has the directory.
         let (mut durable, earlier) = match config.data.as_deref().filter(|_| config.is_durable()) {
             Some(path) => {
@@ -116,6 +138,7 @@ impl Node {
             }
             None => (None, None),
         };
+        let opened_in = begun.elapsed();
         let coordinator = match &config.join {
             None => Some(coordinator(&config, clock.now())?),
             Some(_) => None,
@@ -186,6 +209,7 @@ impl Node {
         };
         let coordinates = config.join.is_none().then_some((&own_address, &connect_options));
         started.member = started.await_membership(coordinates)?;
+        let joined = Instant::now();
         let mut heap = Heap::new(HeapOptions { budget_bytes: config.memory_bytes.max(1) });
         if durable.is_some() {
             heap.record_changes();
@@ -211,8 +235,9 @@ impl Node {
             })),
         });
         let mut tables = Tables::default();
+        let mut reopened = Reopened::default();
         if let Some(recovered) = &recovered {
-            restore(recovered, &mut participant, &mut tables, &directory.configuration())?;
+            reopened = restore(recovered, &mut participant, &mut tables, &directory.configuration())?;
         }
         if let Some(durable) = &mut durable {
             participant.offer(Durability::Synced);
@@ -223,7 +248,12 @@ impl Node {
             durable.settle(position)?;
             started.log = durable.stats();
         }
-        started.recovery = recovered.map(|recovered| recovered.report);
+        started.recovery = recovered.map(|recovered| Recovery {
+            log: recovered.report,
+            shards: reopened.shards,
+            keys: reopened.keys,
+            took: opened_in + joined.elapsed(),
+        });
         let regions = started.regions.iter().map(|(id, region)| (*id, region.words().clone())).collect();
         let arrival = Arrival { participant, tables, durable, regions };
         *arriving.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(arrival);
@@ -362,7 +392,7 @@ impl Node {
     }
 
     /// What it found in its log when it started, if there was anything.
-    pub fn recovery(&self) -> Option<&RecoveryReport> {
+    pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
 
@@ -436,7 +466,7 @@ fn restore(
     participant: &mut Participant,
     tables: &mut Tables,
     configuration: &Configuration,
-) -> Result<(), Error> {
+) -> Result<Reopened, Error> {
     let why = failed("what the node held before");
     let shards = recovered.notes.iter().filter_map(|(key, values)| {
         let (table, shard) = NoteKey::parse(key)?;
@@ -448,13 +478,13 @@ fn restore(
             "the node lost its place in the cluster while it started: start it again".into(),
         ));
     };
-    tables.reopen(heap, configuration, shards).map_err(&why)?;
+    let reopened = tables.reopen(heap, configuration, shards).map_err(&why)?;
     for (key, values) in &recovered.notes {
         if key.starts_with(barn_transaction::participant::NOTE) {
             participant.restore(key, values).map_err(&why)?;
         }
     }
-    Ok(())
+    Ok(reopened)
 }
 
 /// The coordinator of a new cluster, or of the one that the data directory remembers.

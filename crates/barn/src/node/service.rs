@@ -212,9 +212,6 @@ impl NodeService {
             (Ok(()), None) => reply.done(answer),
             (Err(why), _) => reply.refuse(&why),
         }
-        if let Some(durable) = &mut self.durable {
-            durable.turn();
-        }
     }
 
     /// Begins a checkpoint, if it is time for one.
@@ -279,9 +276,6 @@ impl NodeService {
             }
             (Ok(_), None) => reply.done(answer),
             (Err(why), _) => reply.refuse(&why),
-        }
-        if let Some(durable) = &mut self.durable {
-            durable.turn();
         }
     }
 
@@ -381,6 +375,7 @@ impl NodeService {
             }
             if request.method == Method::Orphans as u16 {
                 self.checkpoint();
+                self.idle();
             }
             return self.transaction(request, reply);
         }

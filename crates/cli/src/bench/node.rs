@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use barn::Durability;
-use barn_server::Status;
+use barn_fabric::{ConnectOptions, Connection, block_on};
+use barn_server::{Method, Status};
 
 use crate::bench::timing::{cpu_seconds, pin};
 
@@ -18,6 +19,8 @@ const NODE_CORE: usize = 1;
 pub(crate) struct Disk {
     pub(crate) data: PathBuf,
     pub(crate) durability: Durability,
+    /// When a checkpoint begins; what is usual, if nobody says.
+    pub(crate) checkpoint_bytes: Option<&'static str>,
 }
 
 /// A running node process.
@@ -55,6 +58,9 @@ impl BenchNode {
             .arg("--data")
             .arg(disk.map_or(Path::new("none"), |disk| &disk.data))
             .args(disk.iter().flat_map(|disk| ["--durability", disk.durability.name()]))
+            .args(
+                disk.and_then(|disk| disk.checkpoint_bytes).iter().flat_map(|it| ["--checkpoint-bytes", it]),
+            )
             .arg("--socket")
             .arg(directory.join("node.sock"))
             .stdin(Stdio::piped())
@@ -74,6 +80,21 @@ impl BenchNode {
     pub(crate) fn address(&self, transport: &str) -> String {
         let address = if transport == "shm" { &self.status.shm } else { &self.status.tcp };
         address.clone().unwrap_or_default()
+    }
+
+    /// Kills it, as if its process had died.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
+    /// What it says of itself now.
+    pub(crate) fn ask_status(&self) -> io::Result<Status> {
+        let connection = block_on(Connection::connect(&self.address("shm"), ConnectOptions::default()));
+        let connection = connection.map_err(io::Error::other)?;
+        let mut answer = Vec::new();
+        block_on(connection.call(Method::Status as u16, &[], &mut answer)).map_err(io::Error::other)?;
+        serde_json::from_slice(&answer).map_err(io::Error::other)
     }
 
     /// Seconds of CPU that the node has used so far.

@@ -28,6 +28,10 @@ pub enum Bench {
     /// Puts: what durability costs, beside a bare log of the same disk and Redis.
     Put(bench::put::Args),
 
+    /// Recovery: how long a node that was killed takes to have its data back, beside a direct read of
+    /// the same bytes.
+    Recover(bench::recover::Args),
+
     /// A client process of `barn bench get`.
     #[command(hide = true)]
     GetClient,
@@ -57,6 +61,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         Bench::Figures(args) => bench::figures::run(args)?,
         Bench::Get(args) => bench::get::run(args)?,
         Bench::Put(args) => bench::put::run(args)?,
+        Bench::Recover(args) => bench::recover::run(args)?,
         Bench::GetClient => {
             bench::get::worker::run()?;
             return Ok(Exit::Ok);

@@ -205,5 +205,9 @@ fn the_readme_has_the_settings_as_they_are() {
     let readme = include_str!("../../../../README.md");
     let (_, rest) = readme.split_once("checked by a test -->\n").expect("has a mark");
     let (table, _) = rest.split_once("<!-- settings end -->").expect("has an end");
+    if std::env::var_os("BARN_WRITE_DOCS").is_some() && table != markdown() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+        std::fs::write(path, readme.replace(table, &markdown())).unwrap();
+    }
     assert_eq!(table, markdown(), "put what `barn_server::options::markdown` gives between the marks");
 }
