@@ -54,6 +54,8 @@ pub(super) struct Durable {
     usual: Durability,
     /// Changes since the writer was last given some.
     changes: u32,
+    /// What the log said then of further ones. It looks at the clock for that: too dear for each.
+    admission: Admission,
 }
 
 /// So many changes go to the writer together while nobody waits for one. 32: the poll loop sleeps after
@@ -95,7 +97,7 @@ impl Durable {
         let (log, recovered) =
             barn_log::open(Arc::new(disk), options, &taking, &progress, config.accept_loss)
                 .map_err(|error| why(error.to_string()))?;
-        let this = Self { log: Some(log), usual: config.durability, changes: 0 };
+        let this = Self { log: Some(log), usual: config.durability, changes: 0, admission: Admission::Open };
         // It comes with the first record, that of the node's regions: without it the node never served.
         let note = recovered.notes.get(NODE_NOTE).and_then(|values| values.last());
         let member = note.and_then(|value| value.get(..4)?.try_into().ok()).map(u32::from_le_bytes);
@@ -130,12 +132,11 @@ impl Durable {
 
     /// Whether a request that changes something durable may be carried out.
     pub(super) fn admits(&self) -> Admitted {
-        match self.log.as_ref().map(Log::admission) {
-            Some(Admission::Open | Admission::Behind) => Admitted::Yes,
-            Some(Admission::Stopped(error)) => {
+        match &self.admission {
+            Admission::Open | Admission::Behind => Admitted::Yes,
+            Admission::Stopped(error) => {
                 Admitted::No(format!("nothing can be written that must survive: {error}"))
             }
-            None => Admitted::No("the node is stopping".into()),
         }
     }
 
@@ -160,8 +161,9 @@ impl Durable {
     #[inline]
     pub(super) fn turn(&mut self) {
         self.changes = 0;
-        if let Some(log) = self.log() {
+        if let Some(log) = &mut self.log {
             log.turn();
+            self.admission = log.admission();
         }
     }
 
@@ -176,7 +178,7 @@ impl Durable {
             _ if position.is_none() => return reply.done(body),
             (_, true) => Level::Written,
             (Durability::Memory | Durability::Synced, false) => return reply.done(body),
-            (Durability::Logged, false) => match log.admission() {
+            (Durability::Logged, false) => match self.admission {
                 // The window is used up: from here on nothing is acknowledged that could be lost.
                 Admission::Behind => Level::Written,
                 _ => return reply.done(body),

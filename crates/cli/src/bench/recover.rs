@@ -53,7 +53,8 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let mut report = Report::new("recover");
     let mut progress = Progress::new(2 * VALUES.len() as u64);
     for value in VALUES {
-        for (kind, checkpoint_bytes) in [("checkpoint", None), ("log", Some("1TiB"))] {
+        let soon = if args.quick { "16MiB" } else { "256MiB" };
+        for (kind, checkpoint_bytes) in [("checkpoint", soon), ("log", "1TiB")] {
             let name = format!("{kind}/value-{value}");
             progress.show(&name);
             if name.contains(&args.rows) {
@@ -75,14 +76,15 @@ fn measure(
     directory: &Path,
     data_bytes: u64,
     value_bytes: u64,
-    checkpoint_bytes: Option<&'static str>,
+    checkpoint_bytes: &'static str,
 ) -> io::Result<Row> {
     let keys = data_bytes / value_bytes.max(64);
+    let checkpoint_bytes = Some(checkpoint_bytes);
     let disk = Disk { data: directory.join("node"), durability: Durability::Logged, checkpoint_bytes };
     let memory_bytes = data_bytes * 2 + (512 << 20);
     let mut node = BenchNode::start_with(memory_bytes, 0, None, Some(&disk))?;
     fill(&node, keys, value_bytes)?;
-    if checkpoint_bytes.is_none() {
+    if name.starts_with("checkpoint") {
         await_checkpoint(&node)?;
     }
     node.kill()?;

@@ -3,10 +3,12 @@
 //! SIGINT or SIGTERM stops it in order: it leaves its cluster, so that nobody waits for its lease to
 //! end. A second one ends the process at once, as does one that comes before the node serves.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::process;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use barn::node::{Progress, RecoveryStage, ShowProgress};
 use barn_fabric::Stopper;
 use barn_server::options::LogFormat;
 use barn_server::{Server, notify};
@@ -52,6 +54,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let asked = options.memory_bytes.saturating_add(options.raw_bytes).saturating_add(options.scratch_bytes);
     check_memory(asked, &Machine::here())?;
 
+    options.progress = show_recovery();
     let stop = on_signals()?;
     let server = Server::start(&options).map_err(io::Error::other)?;
     let stopper = server.stopper();
@@ -69,6 +72,35 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         writeln!(anstream::stdout(), "stopped")?;
     }
     Ok(Exit::Ok)
+}
+
+/// Shows on a terminal how a recovery comes along.
+fn show_recovery() -> Option<ShowProgress> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    let drawn = Mutex::new((Instant::now(), false));
+    Some(ShowProgress::new(move |progress: Progress| {
+        let mut drawn = drawn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let done = progress.done_bytes >= progress.total_bytes;
+        // Ten times a second; what takes less time than that is not shown at all.
+        if drawn.0.elapsed() < Duration::from_millis(100) && !(done && drawn.1) {
+            return;
+        }
+        *drawn = (Instant::now(), true);
+        let what = match progress.stage {
+            RecoveryStage::Image => "loading the checkpoint",
+            RecoveryStage::Log => "replaying the log",
+        };
+        let percent = progress.done_bytes * 100 / progress.total_bytes.max(1);
+        let bar = "█".repeat(percent.min(100) as usize / 4);
+        let (part, all) = (human(progress.done_bytes), human(progress.total_bytes));
+        // A terminal that has gone away is no reason not to recover.
+        let _ = write!(io::stderr(), "\r\x1b[2K{bar:░<25} {part} of {all}, {what}");
+        if done {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }))
 }
 
 fn warn(what: &str) {
@@ -115,6 +147,9 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
         serde_json::to_writer(&mut out, &status)?;
         writeln!(out)?;
         return out.flush();
+    }
+    if let Some(recovery) = &status.recovery {
+        writeln!(out, "recovered {}", recovery.said)?;
     }
     let total: u64 = status.regions.iter().map(|region| region.bytes).sum();
     writeln!(

@@ -27,7 +27,7 @@ impl Heap {
         let Run { size, purpose, .. } = *run;
         let words = &self.regions[slot.region].words;
         let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
-        self.recorded_object(slot.region, slot.offset, purpose, body.len(), None);
+        self.recorded_object(slot.region, slot.offset, purpose, body, None);
         let usage = self.purpose_usage(purpose);
         usage.reserved -= 1;
         usage.reserved_bytes -= size.slot_bytes as u64;
@@ -151,7 +151,7 @@ impl Heap {
         let words = &self.regions[slot.region].words;
         let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
         let purpose = self.runs[slot.run].purpose;
-        self.recorded_object(slot.region, slot.offset, purpose, body.len(), difference);
+        self.recorded_object(slot.region, slot.offset, purpose, body, difference);
         Ok(version)
     }
 

@@ -23,8 +23,10 @@ use barn_layout::{Address, planted};
 use barn_log::Record;
 use std::ops::Range;
 
-/// A change of less than this part of an object is recorded as what differs.
+/// Of objects of such lengths only what differs is recorded. Shorter ones are hardly longer than what
+/// names the difference; longer ones are mostly values, which change as a whole.
 const DIFFERENCE_BYTES_MIN: usize = 64;
+const DIFFERENCE_BYTES_MAX: usize = 1024;
 
 impl Heap {
     /// Records every change from now on: see [`Heap::changes`].
@@ -88,48 +90,65 @@ impl Heap {
         }
     }
 
-    /// Records an object that was written just now: all of it, or its header and `difference`.
+    /// Records an object that holds `body` since just now: all of it, or its header and `difference`.
     #[inline]
     pub(super) fn recorded_object(
         &mut self,
         region: usize,
         offset: u64,
         purpose: Purpose,
-        bytes: usize,
+        body: &[u8],
         difference: Option<Range<usize>>,
     ) {
-        if self.changes.is_none() || !purpose.is_durable() {
+        let Some(record) = self.changes.as_mut().filter(|_| purpose.is_durable()) else { return };
+        let of = &self.regions[region];
+        let mut words = [0; HEADER_BYTES / WORD_BYTES];
+        if of.words.load_words(offset, &mut words).is_err() {
             return;
         }
+        let mut header = [0; HEADER_BYTES];
+        for (bytes, word) in header.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        // The slot ends with a whole word, filled with zeros.
+        let (whole, rest) = body.split_at(body.len() - body.len() % WORD_BYTES);
+        let mut last = [0; WORD_BYTES];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = if rest.is_empty() { &[][..] } else { &last[..] };
         match difference {
-            None => self.record(region, offset, HEADER_BYTES + bytes.next_multiple_of(WORD_BYTES)),
+            None => record.words(of.id, offset as u32, &[&header, whole, last]),
             Some(range) => {
-                self.record(region, offset, HEADER_BYTES);
+                record.words(of.id, offset as u32, &[&header]);
                 if !range.is_empty() {
-                    self.record(region, offset + (HEADER_BYTES + range.start) as u64, range.len());
+                    let at = offset as usize + HEADER_BYTES + range.start;
+                    record.words(of.id, at as u32, &[&whole[range.start..range.end.min(whole.len())], last]);
                 }
             }
         }
     }
 
-    /// Which of an object's words will differ once it holds `body`; nothing if that is not worth
-    /// knowing.
+    /// Which of an object's words will differ once it holds `body`, to its end if that is not a whole
+    /// word; nothing if that is not worth knowing.
+    #[inline]
     pub(super) fn difference(&self, region: usize, offset: u64, body: &[u8]) -> Option<Range<usize>> {
-        if self.changes.is_none() || body.len() < DIFFERENCE_BYTES_MIN || body.len() > 4096 {
+        if self.changes.is_none() || !(DIFFERENCE_BYTES_MIN..=DIFFERENCE_BYTES_MAX).contains(&body.len()) {
             return None;
         }
-        let mut old = [0; 4096];
-        let old = &mut old[..body.len().next_multiple_of(WORD_BYTES)];
-        self.regions[region].words.load(offset + HEADER_BYTES as u64, old).ok()?;
-        let same = |(one, other): &(&[u8], &[u8])| one == other;
-        let before = old.chunks(WORD_BYTES).zip(body.chunks(WORD_BYTES));
-        let whole = body.len() / WORD_BYTES;
-        let start = before.take(whole).take_while(|pair| same(pair)).count();
-        let after = old.chunks(WORD_BYTES).zip(body.chunks(WORD_BYTES)).take(whole).skip(start);
-        let end = whole - after.rev().take_while(|pair| same(pair)).count();
-        // The last word, if it is not whole, always counts.
-        let end = if body.len() > whole * WORD_BYTES { whole + 1 } else { end };
-        Some(start * WORD_BYTES..end * WORD_BYTES)
+        let (new, rest) = body.as_chunks::<WORD_BYTES>();
+        let mut old = [0; DIFFERENCE_BYTES_MAX / WORD_BYTES];
+        let old = &mut old[..new.len()];
+        self.regions[region].words.load_words(offset + HEADER_BYTES as u64, old).ok()?;
+        let (mut first, mut end) = (new.len(), 0);
+        for (at, (old, new)) in old.iter().zip(new).enumerate() {
+            if *old != u64::from_le_bytes(*new) {
+                first = first.min(at);
+                end = at + 1;
+            }
+        }
+        if !rest.is_empty() {
+            end = new.len() + 1;
+        }
+        Some(first.min(end) * WORD_BYTES..end * WORD_BYTES)
     }
 
     /// Says that `bytes` of raw memory from `offset` of its region on, whole words, have changed.
