@@ -36,7 +36,7 @@ pub struct LogOptions {
     pub spares_max: usize,
     /// How often a full disk is tried again.
     pub space_retry: Duration,
-    /// Threads that read an image. 2: on the machines at hand two use up the memory's bandwidth.
+    /// Threads that take memory and read an image. 4: half of them wait for the disk at any time.
     pub recovery_threads: usize,
 }
 
@@ -62,7 +62,7 @@ impl Default for LogOptions {
             chunk_bytes: 1 << 20,
             spares_max: 4,
             space_retry: Duration::from_secs(1),
-            recovery_threads: 2,
+            recovery_threads: 4,
         }
     }
 }

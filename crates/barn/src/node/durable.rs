@@ -102,7 +102,8 @@ impl Durable {
         let note = recovered.notes.get(NODE_NOTE).and_then(|values| values.last());
         let member = note.and_then(|value| value.get(..4)?.try_into().ok()).map(u32::from_le_bytes);
         let Some(member) = member else { return Ok((this, None)) };
-        let regions = taking.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut regions = taking.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        regions.sort_unstable_by_key(|(id, _)| *id);
         Ok((this, Some(Earlier { member: MemberId(member), regions, recovered })))
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Disk {
     pub(crate) durability: Durability,
     /// When a checkpoint begins; what is usual, if nobody says.
     pub(crate) checkpoint_bytes: Option<&'static str>,
+    /// Whether the node may use every core, and not only one.
+    pub(crate) every_core: bool,
 }
 
 /// A running node process.
@@ -66,7 +68,9 @@ impl BenchNode {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        pin(rustix::process::Pid::from_raw(child.id() as i32), NODE_CORE);
+        if disk.is_none_or(|disk| !disk.every_core) {
+            pin(rustix::process::Pid::from_raw(child.id() as i32), NODE_CORE);
+        }
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;

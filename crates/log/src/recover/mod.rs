@@ -40,7 +40,7 @@ use std::time::Instant;
 const BLOCKS_AHEAD: usize = 4;
 
 /// Gives recovery the memory of each region that it meets.
-pub trait Memory {
+pub trait Memory: Sync {
     /// Zeroed, writable memory for a region of this length.
     fn region(&self, region: RegionId, bytes: u64) -> Result<Words, String>;
 }
@@ -175,6 +175,7 @@ impl Recovery<'_> {
             return Err(Refused::Unusable(format!("`{}` does not belong to it", names::segment(first))));
         }
         if let Some(manifest) = &manifest {
+            regions.ask(&manifest.regions, self.options.recovery_threads);
             for (region, bytes) in &manifest.regions {
                 regions.add(*region, *bytes)?;
             }

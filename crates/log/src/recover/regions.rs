@@ -5,6 +5,8 @@ use crate::error::OpenError;
 use crate::parse::{Entry, take_entry};
 use barn_fabric::{RegionId, Words};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How much is zeroed at once when a checkpoint turned out to be of no use.
 const ZEROED_BYTES: usize = 1 << 20;
@@ -39,6 +41,32 @@ impl<'a> Regions<'a> {
         }
         self.notes.clear();
         Ok(())
+    }
+
+    /// Asks for the memory of several regions at once: taking gigabytes of pages keeps a core busy for
+    /// as long as reading them does.
+    pub(super) fn ask(&mut self, regions: &[(RegionId, u64)], threads: usize) {
+        let wanted: Vec<_> = regions.iter().filter(|(region, _)| !self.asked.contains_key(region)).collect();
+        let (next, taken) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let memory = self.memory;
+        let work = || {
+            // ORDER: Relaxed: hands out numbers; what was taken is behind its lock.
+            while let Some((region, bytes)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // What is refused here is asked for again by `add`, which says why.
+                if let Ok(words) = memory.region(*region, *bytes) {
+                    let mut taken = taken.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    taken.push((*region, (words, *bytes)));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(wanted.len()) {
+                // Without a thread more the others do its work.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        self.asked.extend(taken.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()));
     }
 
     /// There is this region.

@@ -31,6 +31,7 @@ pub(super) fn small() -> LogOptions {
         segment_bytes: 48 << 10,
         window_bytes: 8 << 10,
         checkpoint_bytes: 20 << 10,
+        gather: std::time::Duration::from_millis(1),
         gather_bytes: 4 << 10,
         frame_bytes_max: 6 << 10,
         chunk_bytes: 512,

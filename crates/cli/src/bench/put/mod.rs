@@ -207,7 +207,12 @@ fn measure(args: &Args, effort: Effort, directory: &Path) -> io::Result<Report> 
     let mut report = Report::new("put");
     let mut progress = Progress::new(4 + 3 * LOGGED_VALUES.len() as u64);
     let wanted = |name: &str| name.contains(&args.rows);
-    let disk = Disk { data: directory.join("node"), durability: Durability::Logged, checkpoint_bytes: None };
+    let disk = Disk {
+        data: directory.join("node"),
+        durability: Durability::Logged,
+        checkpoint_bytes: None,
+        every_core: false,
+    };
     let logged = BenchNode::start_with(1 << 30, 0, None, Some(&disk))?;
     let memory = BenchNode::start(1 << 30, 0, None)?;
 
