@@ -184,10 +184,14 @@ impl Outbox {
     pub(crate) fn push(&self, outgoing: Outgoing) {
         let mut queue = self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         queue.push_back(outgoing);
-        // ORDER: Relaxed: a hint; the queue itself is behind its lock.
-        self.filled.store(true, Ordering::Relaxed);
+        // ORDER: Relaxed: the queue itself is behind its lock, and so is who comes first: whoever finds
+        // it empty rings for all that follow until it is drained. `drain` clears this before it takes
+        // the queue, so that what comes too late for it rings again.
+        let was_filled = self.filled.swap(true, Ordering::Relaxed);
         drop(queue);
-        self.ring();
+        if !was_filled {
+            self.ring();
+        }
     }
 
     /// Wakes the poll loop.
