@@ -33,6 +33,10 @@ pub trait Service {
         let _ = peer;
     }
 
+    /// The poll loop has found nothing for the first time after some work: what had to come together has
+    /// come.
+    fn pause(&mut self) {}
+
     /// The poll loop has nothing else to do; called once before each sleep.
     fn idle(&mut self) {}
 }

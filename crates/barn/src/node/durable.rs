@@ -54,13 +54,15 @@ pub(super) struct Durable {
     usual: Durability,
     /// Changes since the writer was last given some.
     changes: u32,
+    /// Whether somebody waits for one of them.
+    awaited: bool,
     /// What the log said then of further ones. It looks at the clock for that: too dear for each.
     admission: Admission,
 }
 
-/// So many changes go to the writer together while nobody waits for one. 32: the poll loop sleeps after
-/// 50 µs without work, which also hands them over, so that none waits here for 2 ms.
-const TOGETHER: u32 = 32;
+/// So many changes go to the writer together. 256: under load about half a millisecond's; the poll loop
+/// sleeps after 50 µs without work, which also hands them over, so that none waits here for 13 ms.
+const TOGETHER: u32 = 256;
 
 impl fmt::Debug for Durable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +99,13 @@ impl Durable {
         let (log, recovered) =
             barn_log::open(Arc::new(disk), options, &taking, &progress, config.accept_loss)
                 .map_err(|error| why(error.to_string()))?;
-        let this = Self { log: Some(log), usual: config.durability, changes: 0, admission: Admission::Open };
+        let this = Self {
+            log: Some(log),
+            usual: config.durability,
+            changes: 0,
+            awaited: false,
+            admission: Admission::Open,
+        };
         // It comes with the first record, that of the node's regions: without it the node never served.
         let note = recovered.notes.get(NODE_NOTE).and_then(|values| values.last());
         let member = note.and_then(|value| value.get(..4)?.try_into().ok()).map(u32::from_le_bytes);
@@ -161,10 +169,18 @@ impl Durable {
     /// waits.
     #[inline]
     pub(super) fn turn(&mut self) {
-        self.changes = 0;
+        (self.changes, self.awaited) = (0, false);
         if let Some(log) = &mut self.log {
             log.turn();
             self.admission = log.admission();
+        }
+    }
+
+    /// The poll loop has taken all that had come.
+    #[inline]
+    pub(super) fn pause(&mut self) {
+        if self.awaited {
+            self.turn();
         }
     }
 
@@ -197,7 +213,8 @@ impl Durable {
                 )),
             }),
         );
-        self.turn();
+        // Not at once: requests that have come at the same time go together.
+        self.awaited = true;
     }
 
     /// Waits until everything so far is on the disk.

@@ -344,6 +344,12 @@ impl Service for NodeService {
         }
     }
 
+    fn pause(&mut self) {
+        if let Some(durable) = &mut self.durable {
+            durable.pause();
+        }
+    }
+
     fn idle(&mut self) {
         if let Some(durable) = &mut self.durable {
             durable.turn();

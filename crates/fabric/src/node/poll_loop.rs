@@ -74,6 +74,9 @@ impl Node {
             let mut work = self.sweep(service);
             sweeps = sweeps.wrapping_add(1);
             empty = if work == 0 { empty + 1 } else { 0 };
+            if empty == 1 {
+                service.pause();
+            }
             if empty > SWEEPS_WITHOUT_PAUSE {
                 std::hint::spin_loop();
                 if empty > SWEEPS_WITHOUT_YIELD && empty.is_multiple_of(SWEEPS_PER_YIELD) {
@@ -92,9 +95,11 @@ impl Node {
             }
             if work > 0 || !idle {
                 (busy, idle) = (now, true);
+                // What came by an event is work as well.
+                empty = if work > 0 { 0 } else { empty };
             } else if now - busy >= SPIN {
                 self.sleep(service, &mut events)?;
-                (busy, looked) = (Instant::now(), Instant::now());
+                (busy, looked, empty) = (Instant::now(), Instant::now(), 0);
             }
         }
         Ok(())
