@@ -83,8 +83,8 @@ fn apply(state: &mut BTreeMap<Slot, u64>, change: &Change) {
 
 impl Record {
     /// Whether what is there (`found`) can be: the base, then the client's changes up to some point.
-    /// The last one of all may have been made after the restart, behind a gap. What was acknowledged
-    /// longer than `window` before the end must be there.
+    /// The last one of all may have been made after the restart, behind a gap. What was acknowledged as
+    /// synced must be there, and what is lost of the rest was acknowledged within a window.
     pub(crate) fn judge(
         &mut self,
         found: &BTreeMap<Slot, u64>,
@@ -92,9 +92,7 @@ impl Record {
         window: Duration,
     ) -> Result<Tally, String> {
         let End { alive, dead } = end;
-        let must = |change: &Change| {
-            change.acknowledged.is_some_and(|at| at < dead && (change.synced || at + window < alive))
-        };
+        let must = |change: &Change| change.synced && change.acknowledged.is_some_and(|at| at < dead);
         let least = self.changes.iter().rposition(must).map_or(0, |at| at + 1);
         let mut state = self.base.clone();
         self.changes[..least].iter().for_each(|change| apply(&mut state, change));
@@ -110,18 +108,28 @@ impl Record {
             let allowed = rest.iter().all(|change| change.acknowledged.is_none_or(|at| at <= dead));
             if allowed && state == *found {
                 kept = Some(count);
-                break;
             }
             if let Some(last) = last.as_ref().filter(|_| !rest.is_empty()) {
                 let mut state = state.clone();
                 apply(&mut state, last);
                 if state == *found {
                     kept = Some(count);
-                    break;
                 }
             }
         }
         let Some(kept) = kept else { return Err(self.explain(found, dead, least)) };
+        let told = |change: &Change| change.acknowledged.filter(|at| *at <= dead);
+        let mut lost = self.changes[kept..].iter().filter_map(told);
+        if let Some(first) = lost.next() {
+            let span = lost.last().unwrap_or(first).saturating_duration_since(first);
+            // As much again: on a loaded machine a client hears late of what was answered in time.
+            if span > window * 2 {
+                return Err(format!(
+                    "what was acknowledged during {span:?} is lost: {}",
+                    self.explain(found, dead, kept)
+                ));
+            }
+        }
         let mut tally = Tally { changes: self.changes.len() as u64, ..Tally::default() };
         for (at, change) in self.changes.iter().enumerate() {
             match change.acknowledged {
