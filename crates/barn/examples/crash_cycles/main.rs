@@ -8,8 +8,8 @@
 //! process; they write one change after another, each as `logged` or `synced`, and keep what they were
 //! told. After each restart what is there must be, for every client, its changes up to some point and
 //! none beyond ([`record::Record::judge`]): with all that were acknowledged as synced; what is lost of the
-//! others was acknowledged within a window (the last one, or the one in which the disk began to hang). With several nodes, of which one
-//! is killed at a time, all changes are synced.
+//! others was acknowledged within a window (the last one, or the one in which the disk began to hang). With
+//! several nodes, of which one is killed at a time, all changes are synced.
 #![forbid(unsafe_code)]
 
 mod client;
