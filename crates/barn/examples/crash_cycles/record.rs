@@ -121,7 +121,7 @@ impl Record {
         let told = |change: &Change| change.acknowledged.filter(|at| *at <= dead);
         let mut lost = self.changes[kept..].iter().filter_map(told);
         if let Some(first) = lost.next() {
-            let span = lost.last().unwrap_or(first).saturating_duration_since(first);
+            let span = lost.next_back().unwrap_or(first).saturating_duration_since(first);
             // As much again: on a loaded machine a client hears late of what was answered in time.
             if span > window * 2 {
                 return Err(format!(
