@@ -4,6 +4,7 @@ use crate::{PATIENCE, argument, number};
 use barn::Durability;
 use barn::node::{Node, NodeConfig};
 use barn_fabric::seam::{Random, Seeded};
+use barn_log::FAILPOINTS;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,30 +13,12 @@ use std::time::{Duration, Instant};
 
 /// Small, so that checkpoints come often.
 const CHECKPOINT_BYTES: u64 = 64 << 10;
-const SEGMENT_WINDOW_MS: u64 = 100;
+const WINDOW_MS: u64 = 100;
 const MEMORY_BYTES: u64 = 48 << 20;
 /// Short, so that a node that was killed is soon back.
 const LEASE: Duration = Duration::from_millis(100);
 /// Out of so many cycles, one ends at a failpoint.
 const FAILPOINT_EVERY: u64 = 2;
-
-/// Where a node was killed by itself.
-const FAILPOINTS: [&str; 14] = [
-    "write-before",
-    "write-after",
-    "sync-after",
-    "rotate-before",
-    "rotate-after-header",
-    "rotate-after-name",
-    "checkpoint-before-image",
-    "checkpoint-after-image",
-    "checkpoint-before-manifest",
-    "checkpoint-after-manifest",
-    "clean-before",
-    "clean-after-one",
-    "recover-after-replay",
-    "recover-after-segment",
-];
 
 /// When a node ended: between these two moments.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +45,7 @@ impl NodeProcess {
             shm: Some(place.join("node.sock")),
             data: Some(place.join("data")),
             durability: Durability::Logged,
-            window: Duration::from_millis(number("--window-ms", SEGMENT_WINDOW_MS)),
+            window: Duration::from_millis(number("--window-ms", WINDOW_MS)),
             checkpoint_bytes: CHECKPOINT_BYTES,
             memory_bytes: MEMORY_BYTES,
             region_bytes: 16 << 20,
@@ -86,7 +69,7 @@ impl NodeProcess {
         let exe = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(exe);
         command.arg("--serve").arg(place);
-        command.args(["--window-ms", &number("--window-ms", SEGMENT_WINDOW_MS).to_string()]);
+        command.args(["--window-ms", &number("--window-ms", WINDOW_MS).to_string()]);
         command.args(join.iter().flat_map(|address| ["--join", address]));
         if let Some(name) = armed {
             command.env("BARN_FAILPOINT", format!("{name}=kill@{time}"));

@@ -13,9 +13,7 @@ use barn_fabric::seam::SystemDisk;
 use barn_fabric::{Region, RegionId, RegionOptions, Reply, Rights, Words};
 use barn_heap::used_ranges;
 use barn_layout::Durability;
-use barn_log::{
-    Admission, Level, Log, LogOptions, LogStats, LogStatsHandle, Memory, Position, Record, Recovered,
-};
+use barn_log::{Admission, Level, Log, LogOptions, LogStats, Memory, Position, Record, Recovered};
 use barn_transaction::participant::Asked;
 use std::fmt;
 use std::path::Path;
@@ -70,14 +68,6 @@ impl fmt::Debug for Durable {
     }
 }
 
-/// What becomes of a request that changes something.
-pub(super) enum Admitted {
-    /// It is carried out.
-    Yes,
-    /// It is refused, for this reason.
-    No(String),
-}
-
 impl Durable {
     /// Opens the log of a data directory, and recovers what is there.
     pub(super) fn open(path: &Path, config: &NodeConfig) -> Result<(Self, Option<Earlier>), Error> {
@@ -125,27 +115,17 @@ impl Durable {
         self.usual
     }
 
-    fn log(&mut self) -> Option<&mut Log> {
-        self.log.as_mut()
-    }
-
-    /// Figures of the log, for any thread.
-    pub(super) fn stats(&self) -> Option<Arc<LogStatsHandle>> {
-        self.log.as_ref().map(Log::stats_handle)
-    }
-
     /// How the log is doing.
     pub(super) fn figures(&self) -> Option<LogStats> {
         self.log.as_ref().map(Log::stats)
     }
 
-    /// Whether a request that changes something durable may be carried out.
-    pub(super) fn admits(&self) -> Admitted {
+    /// Whether a request that changes something durable may be carried out; if not, why.
+    #[inline]
+    pub(super) fn admits(&self) -> Result<(), String> {
         match &self.admission {
-            Admission::Open | Admission::Behind => Admitted::Yes,
-            Admission::Stopped(error) => {
-                Admitted::No(format!("nothing can be written that must survive: {error}"))
-            }
+            Admission::Open | Admission::Behind => Ok(()),
+            Admission::Stopped(error) => Err(format!("nothing can be written that must survive: {error}")),
         }
     }
 
@@ -196,9 +176,10 @@ impl Durable {
             (_, true) => Level::Written,
             (Durability::Memory | Durability::Synced, false) => return reply.done(body),
             (Durability::Logged, false) => match self.admission {
-                // The window is used up: from here on nothing is acknowledged that could be lost.
-                Admission::Behind => Level::Written,
-                _ => return reply.done(body),
+                Admission::Open => return reply.done(body),
+                // The window is used up, or the log has stopped since this was admitted: from here on
+                // nothing is acknowledged that could be lost.
+                Admission::Behind | Admission::Stopped(_) => Level::Written,
             },
         };
         let (deferred, body) = (reply.later(), body.to_vec());
@@ -237,7 +218,7 @@ impl Durable {
 
     /// Begins one.
     pub(super) fn checkpoint(&mut self, notes: &Record, regions: Vec<(RegionId, Words)>) {
-        if let Some(log) = self.log() {
+        if let Some(log) = &mut self.log {
             log.begin_checkpoint(notes, regions, Box::new(|_, words| used_ranges(words)));
         }
     }

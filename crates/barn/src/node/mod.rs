@@ -9,6 +9,7 @@ mod config;
 mod durable;
 mod figures;
 mod histogram;
+mod restart;
 mod service;
 mod threads;
 
@@ -16,13 +17,14 @@ pub use barn_log::{LogStats, Progress, RecoveryReport, RecoveryStage};
 pub use config::{NodeConfig, REGION_BYTES_DEFAULT, ShowProgress};
 pub use figures::{Figures, Handled, Probe, ShardFigures, Times};
 pub use histogram::{Histogram, ONE_IN};
+pub use restart::Recovery;
 pub use service::{NodeView, Rest, Traffic};
 
 use crate::connect::environment;
 use crate::error::Error;
 use barn_cluster::{
-    AskError, Configuration, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId,
-    Membership, MembershipOptions, MembershipState, MemoryStore, RegionPlacement, Request as ClusterRequest,
+    AskError, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership,
+    MembershipOptions, MembershipState, MemoryStore, RegionPlacement, Request as ClusterRequest,
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
@@ -30,12 +32,10 @@ use barn_fabric::{
     Stopper, block_on,
 };
 use barn_heap::{Heap, HeapOptions};
-use barn_index::node::notes::NoteKey;
 use barn_index::node::{Reopened, Tables};
 use barn_layout::Durability;
-use barn_log::{LogStatsHandle, Recovered};
 use barn_transaction::participant::{Participant, ParticipantOptions};
-use durable::{Durable, Earlier};
+use durable::Durable;
 use figures::Board;
 use service::{Arrival, NodeService};
 use std::fmt;
@@ -51,27 +51,6 @@ pub const CLUSTER_METHOD: u16 = 8;
 
 /// How long a node may take to find its place in a cluster.
 const JOIN_MAX: Duration = Duration::from_secs(15);
-
-/// What a node found in its log when it started.
-#[derive(Clone, Debug)]
-pub struct Recovery {
-    /// What the log says.
-    pub log: RecoveryReport,
-    /// Shards of tables that came back.
-    pub shards: usize,
-    /// Keys in them.
-    pub keys: u64,
-    /// How long it took until all of it could be served; the wait for an earlier life's lease to end
-    /// is not in it.
-    pub took: Duration,
-}
-
-impl fmt::Display for Recovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { log, shards, keys, took } = self;
-        write!(f, "{keys} keys in {shards} shards, in {:.2} s: {log}", took.as_secs_f64())
-    }
-}
 
 /// A running node. It stops when it is dropped.
 pub struct Node {
@@ -89,8 +68,6 @@ pub struct Node {
     failed: Arc<Mutex<Option<String>>>,
     /// A directory that was made for its socket.
     directory: Option<PathBuf>,
-    /// Figures of its log, if it has one.
-    log: Option<Arc<LogStatsHandle>>,
     /// What it found in its log when it started.
     recovery: Option<Recovery>,
     /// Whether it coordinates its cluster.
@@ -117,6 +94,16 @@ impl Node {
 
     /// Starts a node that also answers methods of others: see [`Rest`].
     pub fn start_with(config: NodeConfig, rest: Option<Box<dyn Rest>>) -> Result<Self, Error> {
+        let begun = Instant::now();
+        // First of all: no other process may have the directory, and nobody can connect until all is back.
+        let (mut durable, earlier) = match config.data.as_deref().filter(|_| config.is_durable()) {
+            Some(path) => {
+                let (durable, earlier) = Durable::open(path, &config)?;
+                (Some(durable), earlier)
+            }
+            None => (None, None),
+        };
+        let opened_in = begun.elapsed();
         let clock = SystemClock::default();
         let registry = config.registry.clone().unwrap_or_default();
         let directory = Arc::new(Directory::new());
@@ -129,16 +116,6 @@ impl Node {
         };
         let node = barn_fabric::Node::bind(fabric_options, registry.clone())
             .map_err(|error| Error::Node(error.to_string()))?;
-        let begun = Instant::now();
-        // First of all: it makes sure that no other process has the directory.
-        let (mut durable, earlier) = match config.data.as_deref().filter(|_| config.is_durable()) {
-            Some(path) => {
-                let (durable, earlier) = Durable::open(path, &config)?;
-                (Some(durable), earlier)
-            }
-            None => (None, None),
-        };
-        let opened_in = begun.elapsed();
         let coordinator = match &config.join {
             None => Some(coordinator(&config, clock.now())?),
             Some(_) => None,
@@ -202,7 +179,6 @@ impl Node {
             threads,
             failed: trouble,
             directory: config.own_directory.clone(),
-            log: None,
             recovery: None,
             coordinates: config.join.is_none(),
             ended: false,
@@ -237,7 +213,8 @@ impl Node {
         let mut tables = Tables::default();
         let mut reopened = Reopened::default();
         if let Some(recovered) = &recovered {
-            reopened = restore(recovered, &mut participant, &mut tables, &directory.configuration())?;
+            reopened =
+                restart::restore(recovered, &mut participant, &mut tables, &directory.configuration())?;
         }
         if let Some(durable) = &mut durable {
             participant.offer(Durability::Synced);
@@ -246,7 +223,6 @@ impl Node {
                 durable.take(record)
             });
             durable.settle(position)?;
-            started.log = durable.stats();
         }
         started.recovery = recovered.map(|recovered| Recovery {
             log: recovered.report,
@@ -294,33 +270,6 @@ impl Node {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-    }
-
-    /// Takes back what the node had before it was restarted.
-    fn take_back(
-        &mut self,
-        earlier: Earlier,
-        registry: &Registry,
-        heap: &mut Heap,
-    ) -> Result<Recovered, Error> {
-        let Earlier { member, regions, recovered } = earlier;
-        if self.member != member {
-            return Err(Error::Node(format!(
-                "the data directory belongs to member {} of another cluster, or one that has forgotten it; \
-                 choose another directory, or join the cluster that it came from",
-                member.0
-            )));
-        }
-        for (id, region) in regions {
-            let damaged = |why: String| failed("the node's memory, as its log tells")(why);
-            let found =
-                heap.add_region(id, region.words().clone()).map_err(|error| damaged(error.to_string()))?;
-            heap.unlock_interrupted(&found.interrupted)
-                .map_err(|address| damaged(format!("the object at {address:?} is half written")))?;
-            register(registry, id, &region)?;
-            self.regions.push((id, region));
-        }
-        Ok(recovered)
     }
 
     /// Takes the node's memory, or what it should have beyond what it has, and numbers for it from the
@@ -384,11 +333,6 @@ impl Node {
     /// The regions that hold its objects.
     pub fn regions(&self) -> impl Iterator<Item = (RegionId, &Region)> {
         self.regions.iter().map(|(id, region)| (*id, region))
-    }
-
-    /// Figures of its log, if it has one.
-    pub fn log(&self) -> Option<&Arc<LogStatsHandle>> {
-        self.log.as_ref()
     }
 
     /// What it found in its log when it started, if there was anything.
@@ -458,33 +402,6 @@ fn register(registry: &Registry, id: RegionId, region: &Region) -> Result<(), Er
         .register(id, region.clone(), Rights::NONE)
         .map(|_| ())
         .map_err(|error| failed("the region was not registered")(error.to_string()))
-}
-
-/// Brings tables and transactions back that the log's notes tell of.
-fn restore(
-    recovered: &Recovered,
-    participant: &mut Participant,
-    tables: &mut Tables,
-    configuration: &Configuration,
-) -> Result<Reopened, Error> {
-    let why = failed("what the node held before");
-    let shards = recovered.notes.iter().filter_map(|(key, values)| {
-        let (table, shard) = NoteKey::parse(key)?;
-        Some((table, shard, values.clone()))
-    });
-    // Tables first: what they lie in must be theirs again before anything else is reserved.
-    let Some(heap) = participant.heap_mut() else {
-        return Err(Error::Node(
-            "the node lost its place in the cluster while it started: start it again".into(),
-        ));
-    };
-    let reopened = tables.reopen(heap, configuration, shards).map_err(&why)?;
-    for (key, values) in &recovered.notes {
-        if key.starts_with(barn_transaction::participant::NOTE) {
-            participant.restore(key, values).map_err(&why)?;
-        }
-    }
-    Ok(reopened)
 }
 
 /// The coordinator of a new cluster, or of the one that the data directory remembers.

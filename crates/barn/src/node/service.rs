@@ -1,7 +1,7 @@
 //! What a node answers: its cluster's questions, its clients' transactions, and the rest.
 
 use super::CLUSTER_METHOD;
-use super::durable::{Admitted, Durable};
+use super::durable::Durable;
 use super::figures::{Board, Figures, Handled, ShardFigures, Times};
 use barn_cluster::{Configuration, Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
@@ -199,7 +199,7 @@ impl NodeService {
         let Some(method) = Method::from_bits(request.method) else { return reply.unknown_method() };
         if let Some(durable) = durable
             && matches!(method, Method::Prepare | Method::Ship)
-            && let Admitted::No(why) = durable.admits()
+            && let Err(why) = durable.admits()
         {
             return reply.refuse(&why);
         }
@@ -239,9 +239,10 @@ impl NodeService {
         else {
             return reply.busy();
         };
+        let changes = request.method == table_wire::Method::Update as u16;
         if let Some(durable) = durable
-            && table_wire::Method::from_bits(request.method) == Some(table_wire::Method::Update)
-            && let Admitted::No(why) = durable.admits()
+            && changes
+            && let Err(why) = durable.admits()
             && !tables.is_volatile(request.body)
         {
             return reply.refuse(&why);
@@ -269,8 +270,7 @@ impl NodeService {
         match (handled, durable) {
             (Ok(handled), Some(durable)) => {
                 // Of requests that only look, nobody waits for the disk.
-                let looks = table_wire::Method::from_bits(request.method) != Some(table_wire::Method::Update);
-                let durability = if looks { Durability::Memory } else { handled.durability };
+                let durability = if changes { handled.durability } else { Durability::Memory };
                 let asked = Asked { durability: Some(durability), together: false };
                 durable.answer(reply, answer, position, asked);
             }
@@ -378,8 +378,6 @@ impl NodeService {
                     let _ = coordinator.tick(self.clock.now());
                 }
                 self.publish();
-            }
-            if request.method == Method::Orphans as u16 {
                 self.checkpoint();
                 self.idle();
             }

@@ -78,7 +78,8 @@ fn measure(
     value_bytes: u64,
     checkpoint_bytes: &'static str,
 ) -> io::Result<Row> {
-    let keys = data_bytes / value_bytes.max(64);
+    // Short values: as many keys as the memory has room for, with what a table needs for each.
+    let keys = data_bytes / value_bytes.max(256);
     let checkpoint_bytes = Some(checkpoint_bytes);
     let disk = Disk {
         data: directory.join("node"),

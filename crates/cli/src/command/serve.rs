@@ -43,10 +43,6 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     for (name, meant) in &effective.suspects {
         warn(&format!("environment variable {name} means nothing; {meant} would"));
     }
-    for settled in effective.not_in_force() {
-        let (key, origin) = (settled.setting.key, &settled.origin);
-        warn(&format!("{key} ({origin}): this version reads it and does nothing about it yet"));
-    }
     let mut options = effective.options();
     crate::logs::start(&options.log_level.to_string(), options.log_format == LogFormat::Json)?;
     options.raw_bytes = args.raw_memory.0;

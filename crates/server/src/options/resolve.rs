@@ -216,13 +216,6 @@ impl Effective {
         }
         options
     }
-
-    /// Settings that somebody gave a value of his own and this version of the server does nothing about.
-    pub fn not_in_force(&self) -> impl Iterator<Item = &Settled> {
-        // A file that `barn config` wrote has every setting: only what differs was meant.
-        let usual = |one: &Settled| one.value == one.setting.default_words();
-        self.settled.iter().filter(move |one| !one.setting.in_force && !usual(one))
-    }
 }
 
 /// What the environment says of a setting; an empty variable says nothing.

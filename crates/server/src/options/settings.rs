@@ -54,8 +54,6 @@ pub struct Setting {
     pub about: &'static str,
     /// A name that it had before, in flags and in the environment.
     pub once: Option<&'static str>,
-    /// Whether this version of the server does something about it.
-    pub in_force: bool,
     pub(super) usual: Usual,
     pub(super) apply: fn(&mut ServerOptions, &str) -> Result<(), String>,
 }
@@ -172,7 +170,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "PATH",
         about: "The Unix socket for clients of this host, which read the node's memory directly; none for no such clients.",
         once: Some("shm"),
-        in_force: true,
         usual: Usual::Derived(
             |defaults| defaults.socket.display().to_string(),
             "barn/node.sock in the user's runtime directory, or in a private one under /tmp",
@@ -185,7 +182,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "ADDRESS:PORT",
         about: "The address for clients of any host; port 0 takes any free one, none listens for nobody.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("127.0.0.1:7411"),
         apply: |options, text| unless_none(text, address).map(|tcp| options.tcp = tcp),
     },
@@ -195,7 +191,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "FILE",
         about: "A file with the token that every tcp client must prove to know; none for no token.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed(NONE),
         apply: |options, text| unless_none(text, path).map(|file| options.token_file = file),
     },
@@ -205,7 +200,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "BOOL",
         about: "Let tcp clients of other hosts in without a token. Whoever can reach the port can then read this node's memory; loopback needs no permission.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("false"),
         apply: |options, text| switch(text).map(|allow| options.allow_unauthenticated = allow),
     },
@@ -215,7 +209,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "BYTES",
         about: "Memory for tables and objects, such as 64MiB or 4GiB. It is taken when the node starts.",
         once: None,
-        in_force: true,
         usual: Usual::Derived(
             |defaults| super::bytes::written(defaults.memory_bytes),
             "a quarter of the machine's or the cgroup's memory, whichever is less",
@@ -228,7 +221,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "DIRECTORY",
         about: "Where the node keeps what is to survive it; none for memory only. One node, one directory.",
         once: None,
-        in_force: true,
         usual: Usual::Derived(
             |defaults| defaults.data.as_ref().map_or(NONE.into(), |data| data.display().to_string()),
             "barn in $XDG_STATE_HOME or ~/.local/state",
@@ -241,7 +233,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "WHEN",
         about: "When a write is answered that does not say: memory (there is no log, and a restart loses everything), logged (at once, while it is on its way to the log: see window_ms) or synced (once it is on the disk).",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("logged"),
         apply: |options, text| {
             let durability = text
@@ -257,7 +248,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "MS",
         about: "The loss window of what is `logged`: a process that dies has lost nothing that it answered longer ago than this. Once a write has waited so long, no more are answered before they are written.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("100"),
         apply: |options, text| milliseconds(text, 1, WINDOW_MS_MAX).map(|window| options.window = window),
     },
@@ -267,7 +257,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "MS",
         about: "How long what was written to the log waits for a sync that nobody asks for: the most that a loss of power takes beyond window_ms.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("1000"),
         apply: |options, text| {
             milliseconds(text, 1, SYNC_INTERVAL_MS_MAX).map(|interval| options.sync_interval = interval)
@@ -279,7 +268,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "BYTES",
         about: "How long the log may grow before a checkpoint shortens it, and with it the next start.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("1GiB"),
         apply: |options, text| match Bytes::from_str(text)?.0 {
             bytes if bytes < CHECKPOINT_BYTES_MIN => {
@@ -297,7 +285,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "BOOL",
         about: "Start though a part of the data is lost or damaged, with what is left. Better given once, as a flag, than kept in a file.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("false"),
         apply: |options, text| switch(text).map(|accept| options.accept_loss = accept),
     },
@@ -307,7 +294,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "ADDRESS",
         about: "A node of the cluster to join, such as tcp://HOST:7411. With none the node begins a cluster and coordinates it.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed(NONE),
         apply: |options, text| unless_none(text, node).map(|join| options.join = join),
     },
@@ -317,7 +303,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "MS",
         about: "The lease of nodes and clients of a new cluster: whoever is silent for longer is taken for dead.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("1000"),
         apply: |options, text| {
             milliseconds(text, LEASE_MS_MIN, LEASE_MS_MAX).map(|lease| options.lease = lease)
@@ -329,7 +314,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "ADDRESS:PORT",
         about: "Where figures for Prometheus are offered over HTTP, such as 127.0.0.1:7412; none for nowhere.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed(NONE),
         apply: |options, text| unless_none(text, address).map(|metrics| options.metrics = metrics),
     },
@@ -339,7 +323,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "LEVEL",
         about: "How much the node says on standard error: error, warn, info or debug.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("info"),
         apply: |options, text| text.parse().map(|level| options.log_level = level),
     },
@@ -349,7 +332,6 @@ pub static SETTINGS: &[Setting] = &[
         value_name: "FORMAT",
         about: "The form in which it says so: text, or json for an object in each line.",
         once: None,
-        in_force: true,
         usual: Usual::Fixed("text"),
         apply: |options, text| text.parse().map(|format| options.log_format = format),
     },

@@ -71,9 +71,6 @@ impl Effective {
             let setting = settled.setting;
             out.push('\n');
             comment(&mut out, setting.about);
-            if !setting.in_force {
-                comment(&mut out, "This version reads it and does nothing about it yet.");
-            }
             comment(&mut out, &format!("Default: {}.", setting.default_words()));
             comment(&mut out, &format!("From: {}.", settled.origin));
             let _ = writeln!(out, "{} = {}", setting.key, setting.written(&settled.value));
@@ -104,7 +101,6 @@ impl Effective {
                 }
             };
             one.insert("from".into(), from.into());
-            one.insert("in_force".into(), settled.setting.in_force.into());
             settings.insert(settled.setting.key.into(), one.into());
         }
         json!({ "file": self.file.as_ref().map(|path| path.display().to_string()), "settings": settings })

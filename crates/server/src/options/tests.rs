@@ -154,19 +154,6 @@ fn what_is_shown_is_toml_and_leads_back_to_the_same_options() {
 }
 
 #[test]
-fn what_is_asked_for_and_not_in_force_is_known() {
-    let world = World::new().file("log_level = \"info\"\nlog_format = \"json\"\nlease_ms = 100");
-    let effective = world.resolve(&[]).expect("resolves");
-    let keys: Vec<&str> = effective.not_in_force().map(|settled| settled.setting.key).collect();
-    let all = ["log_format"];
-    assert_eq!(keys, all.into_iter().filter(|key| !in_force(key)).collect::<Vec<_>>());
-}
-
-fn in_force(key: &str) -> bool {
-    SETTINGS.iter().any(|setting| setting.key == key && setting.in_force)
-}
-
-#[test]
 fn json_says_where_each_value_came_from() {
     let world = World::new().file("lease_ms = 100").set("BARN_TCP", "none");
     let json = world.resolve(&[("accept_loss", "true")]).expect("resolves").json();
