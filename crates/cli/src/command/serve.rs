@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bytes::{Bytes, human};
 use crate::command::Exit;
+use crate::command::status::region_line;
 use crate::machine::Machine;
 use crate::settings::{SettingsArgs, check_memory};
 
@@ -158,15 +159,7 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
         status.members.len()
     )?;
     for region in &status.regions {
-        writeln!(
-            out,
-            "  region {:<10} {:>10}  {:<8} {:<18} {}",
-            region.id,
-            human(region.bytes),
-            region.purpose,
-            region.rights,
-            region.pages
-        )?;
+        writeln!(out, "  {}", region_line(region))?;
     }
     if let Some(shm) = &status.shm {
         writeln!(out, "  {shm}")?;

@@ -7,7 +7,7 @@ use crate::command::{Exit, print_json};
 use crate::duration::{self, Time};
 use crate::node::NodeArgs;
 use crate::watch::{NodeRow, Report, ShardRow, Watch};
-use barn_server::LogStatus;
+use barn_server::{LogStatus, RegionStatus};
 
 /// Whom to ask; its help is on [`super::Command::Status`].
 #[derive(Debug, clap::Args)]
@@ -54,6 +54,12 @@ pub(super) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".into() } else { format!("{:.0} %", part as f64 * 100.0 / whole as f64) }
 }
 
+/// A region in one line.
+pub(super) fn region_line(region: &RegionStatus) -> String {
+    let RegionStatus { id, bytes, purpose, rights, pages } = region;
+    format!("region {id:<10} {:>10}  {purpose:<8} {rights:<18} {pages}", human(*bytes))
+}
+
 /// How far a node's log is behind.
 pub(super) fn log_lag(node: &NodeRow) -> String {
     match &node.log {
@@ -96,15 +102,7 @@ fn print(out: &mut impl Write, report: &Report) -> io::Result<()> {
             log_lag(node),
         )?;
         for region in &node.regions {
-            writeln!(
-                out,
-                "    region {:<10} {:>10}  {:<8} {:<18} {}",
-                region.id,
-                human(region.bytes),
-                region.purpose,
-                region.rights,
-                region.pages
-            )?;
+            writeln!(out, "    {}", region_line(region))?;
         }
     }
     writeln!(out, "\nmemory by purpose:")?;

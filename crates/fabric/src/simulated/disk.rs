@@ -109,26 +109,31 @@ impl std::fmt::Debug for SimulatedDisk {
     }
 }
 
+impl State {
+    /// Nothing is there, and nothing fails.
+    fn empty(seed: u64) -> Self {
+        Self {
+            files: Vec::new(),
+            names: Names::new(),
+            durable: Names::new(),
+            changes: Vec::new(),
+            random: Seeded::new(seed),
+            calls: 0,
+            fail: None,
+            fail_per_million: 0,
+            capacity_bytes: usize::MAX,
+            dead_from: u64::MAX,
+            short_writes: false,
+            syncs: 0,
+            locked: BTreeSet::new(),
+        }
+    }
+}
+
 impl SimulatedDisk {
     /// An empty disk whose faults follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self {
-            state: Arc::new(Mutex::new(State {
-                files: Vec::new(),
-                names: Names::new(),
-                durable: Names::new(),
-                changes: Vec::new(),
-                random: Seeded::new(seed),
-                calls: 0,
-                fail: None,
-                fail_per_million: 0,
-                capacity_bytes: usize::MAX,
-                dead_from: u64::MAX,
-                short_writes: false,
-                syncs: 0,
-                locked: BTreeSet::new(),
-            })),
-        }
+        Self { state: Arc::new(Mutex::new(State::empty(seed))) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

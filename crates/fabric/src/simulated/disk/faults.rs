@@ -5,8 +5,6 @@
 //! if nothing had happened. So one run gives as many crash images as it has moments.
 
 use super::{Content, SimulatedDisk, State};
-use crate::seam::Seeded;
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 impl SimulatedDisk {
@@ -42,15 +40,7 @@ impl SimulatedDisk {
             names: state.names.clone(),
             durable: state.durable.clone(),
             changes: state.changes.clone(),
-            random: Seeded::new(seed),
-            calls: 0,
-            fail: None,
-            fail_per_million: 0,
-            capacity_bytes: usize::MAX,
-            dead_from: u64::MAX,
-            short_writes: false,
-            syncs: 0,
-            locked: BTreeSet::new(),
+            ..State::empty(seed)
         };
         Self { state: Arc::new(Mutex::new(copy)) }
     }
