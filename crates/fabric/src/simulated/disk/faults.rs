@@ -66,6 +66,7 @@ impl SimulatedDisk {
 mod tests {
     use super::*;
     use crate::seam::Disk;
+    use std::collections::BTreeSet;
 
     fn content(disk: &SimulatedDisk) -> Vec<u8> {
         let file = disk.open("log").unwrap();
