@@ -3,6 +3,7 @@
 //! Every operation is a future; see [`crate::drive`] for the three ways to run one. `wait()` is
 //! short for [`block_on`](crate::block_on).
 
+use crate::DeviceChoice;
 use crate::call::{Call, Receive, Sending};
 use crate::drive;
 use crate::error::ConnectError;
@@ -13,6 +14,7 @@ use crate::remote_region::Open;
 use barn_layout::RegionId;
 use barn_layout::channel::RING_BYTES_DEFAULT;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,6 +31,12 @@ pub struct ConnectOptions {
     pub ring_bytes: usize,
     /// The token that both ends of a tcp connection prove to know.
     pub token: Option<String>,
+    /// The device of a verbs connection; by itself it is the one that has the address from which
+    /// the control stream goes out.
+    pub device: Option<DeviceChoice>,
+    /// The address from which tcp and control streams go out, where the system's choice is not
+    /// the right one.
+    pub bind: Option<IpAddr>,
 }
 
 impl Default for ConnectOptions {
@@ -39,11 +47,23 @@ impl Default for ConnectOptions {
             messaging: Messaging::Ring,
             ring_bytes: RING_BYTES_DEFAULT,
             token: None,
+            device: None,
+            bind: None,
         }
     }
 }
 
-/// How requests are carried in shared memory; both carry the same RPC.
+#[cfg(feature = "verbs")]
+fn connect_verbs(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
+    crate::verbs::connect(host, options)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn connect_verbs(_host: &str, _options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
+    Err(crate::VerbsError::NotBuilt.into())
+}
+
+/// How requests are carried in shared memory and by verbs; both carry the same RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Messaging {
     /// FaRM's circular buffer: messages of any length, in order.
@@ -71,7 +91,8 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects to `shm:PATH` or `tcp://HOST:PORT`.
+    /// Connects to `shm:PATH`, `tcp://HOST:PORT` or `verbs://HOST:PORT`, where the last is the
+    /// node's tcp port: queue pairs are asked for over a stream to it.
     pub fn connect(address: &str, options: ConnectOptions) -> Connecting {
         Connecting { start: Some((address.to_string(), options)), result: None }
     }
@@ -81,6 +102,8 @@ impl Connection {
             crate::shm::connect(path.as_ref(), options)?
         } else if let Some(host) = address.strip_prefix("tcp://") {
             crate::tcp::connect(host, options)?
+        } else if let Some(host) = address.strip_prefix("verbs://") {
+            connect_verbs(host, options)?
         } else {
             return Err(ConnectError::Address { address: address.to_string() });
         };
@@ -97,7 +120,7 @@ impl Connection {
         self.link.guarantees()
     }
 
-    /// The transport: `shm`, `tcp` or `simulated`.
+    /// The transport: `shm`, `tcp`, `verbs` or `simulated`.
     pub fn transport(&self) -> &'static str {
         self.link.transport()
     }

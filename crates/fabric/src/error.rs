@@ -1,5 +1,6 @@
 //! What can go wrong, an enum for each operation, each message saying what to do next.
 
+use crate::VerbsError;
 use crate::region::{AccessError, MapError, Rights};
 use barn_layout::RegionId;
 use barn_layout::frame::Outcome;
@@ -62,7 +63,14 @@ impl OperationError {
             }
             Some(Outcome::Misaligned) => Self::Misaligned { offset: verb.offset() },
             Some(Outcome::TooLong) => Self::TooLong { bytes: verb.bytes() },
-            Some(Outcome::Done | Outcome::TooManyRegions | Outcome::NoDescriptor) | None => Self::Protocol,
+            Some(
+                Outcome::Done
+                | Outcome::TooManyRegions
+                | Outcome::NoDescriptor
+                | Outcome::NoVerbs
+                | Outcome::NoRoom,
+            )
+            | None => Self::Protocol,
         }
     }
 }
@@ -123,6 +131,8 @@ pub enum OpenError {
     TooManyRegions,
     /// The node has no descriptor left to hand over.
     NoDescriptor,
+    /// The node's device could not be let into the region.
+    NoRoom,
     /// The memory could not be mapped here.
     Map(MapError),
     /// The peer is gone.
@@ -141,6 +151,7 @@ impl OpenError {
             Some(Outcome::NoRight) => Self::NoRight { asked },
             Some(Outcome::TooManyRegions) => Self::TooManyRegions,
             Some(Outcome::NoDescriptor) => Self::NoDescriptor,
+            Some(Outcome::NoRoom) => Self::NoRoom,
             _ => Self::Protocol,
         }
     }
@@ -158,6 +169,10 @@ impl fmt::Display for OpenError {
             Self::NoDescriptor => write!(
                 f,
                 "the node has no file descriptor left: try again, or raise its limit (`ulimit -n`) and restart it"
+            ),
+            Self::NoRoom => write!(
+                f,
+                "the node cannot register the region with its device: raise its limit of locked memory (`ulimit -l`) and restart it, or use tcp://"
             ),
             Self::Map(cause) => cause.fmt(f),
             Self::PeerGone => write!(f, "the peer is gone: connect again"),
@@ -262,6 +277,8 @@ pub enum ConnectError {
     NodeUnproved,
     /// The node's memory could not be mapped.
     Map(MapError),
+    /// There are no verbs here, or at the node.
+    Verbs(VerbsError),
     /// No answer within the deadline.
     Deadline,
     /// The peer's answer was not of the protocol's form.
@@ -274,7 +291,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address { address } => {
-                write!(f, "`{address}` is no address: write shm:PATH or tcp://HOST:PORT")
+                write!(f, "`{address}` is no address: write shm:PATH, tcp://HOST:PORT or verbs://HOST:PORT")
             }
             Self::NoNode { address, cause } => {
                 write!(f, "no node at {address} ({cause}): start one with `barn serve`")
@@ -304,6 +321,7 @@ impl fmt::Display for ConnectError {
                 write!(f, "the node at that address does not know the token: it may not be yours")
             }
             Self::Map(cause) => cause.fmt(f),
+            Self::Verbs(cause) => cause.fmt(f),
             Self::Deadline => write!(f, "the node did not answer within the deadline"),
             Self::Protocol => write!(f, "what answers there does not speak Barn's protocol"),
             Self::System(cause) => write!(f, "connecting failed: {cause}"),
@@ -312,6 +330,12 @@ impl fmt::Display for ConnectError {
 }
 
 impl std::error::Error for ConnectError {}
+
+impl From<VerbsError> for ConnectError {
+    fn from(cause: VerbsError) -> Self {
+        Self::Verbs(cause)
+    }
+}
 
 impl From<io::Error> for ConnectError {
     fn from(cause: io::Error) -> Self {

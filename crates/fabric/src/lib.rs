@@ -50,6 +50,12 @@ mod slots;
 mod tcp;
 #[cfg(not(loom))]
 mod verb;
+#[cfg(all(feature = "verbs", not(loom)))]
+pub mod verbs;
+#[cfg(not(loom))]
+mod verbs_error;
+#[cfg(not(loom))]
+mod verbs_option;
 
 #[cfg(not(loom))]
 pub use {
@@ -65,4 +71,6 @@ pub use {
     registry::{PeerId, RegisterError, Registry},
     remote_region::{Atomic, Batch, Open, RemoteRegion, Transfer},
     service::{Deferred, Reply, Request, Sender, Service},
+    verbs_error::VerbsError,
+    verbs_option::{DeviceChoice, VerbsOption},
 };

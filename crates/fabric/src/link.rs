@@ -45,6 +45,14 @@ impl Guarantees {
     };
 }
 
+#[cfg(feature = "verbs")]
+impl Guarantees {
+    /// Where a device does the copying. Software RoCE copies as a CPU does and is no more atomic
+    /// than that against the owner; hardware mostly reads whole lines, and some of it (those with
+    /// `IBV_ATOMIC_GLOB`) is atomic with the CPU, which nothing here depends on.
+    pub(crate) const BY_DEVICE: Self = Self { atomic_with_owner: false, ..Self::BY_CPU };
+}
+
 /// An operation's wait for its answer, kept by its future.
 #[derive(Debug)]
 pub(crate) struct Wait {

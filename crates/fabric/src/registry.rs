@@ -59,6 +59,17 @@ pub(crate) struct Standing {
     busy: AtomicBool,
     /// Where a shm client looks for itself.
     word: Option<(Words, u64)>,
+    /// What lets a peer's device in: its end, when this is dropped, is the grant's.
+    held: Mutex<Option<Held>>,
+}
+
+/// Something whose drop takes a device's access away.
+pub(crate) struct Held(#[expect(dead_code, reason = "kept for its drop")] pub(crate) Box<dyn Send>);
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
 }
 
 impl Standing {
@@ -80,6 +91,19 @@ impl Standing {
         done
     }
 
+    /// Keeps `held` for as long as the grant stands: it is dropped before [`Self::end`] returns.
+    /// False, and dropped at once, if the grant has ended already.
+    #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs has what to hold"))]
+    pub(crate) fn hold(&self, held: Held) -> bool {
+        let mut place = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Under the lock: whoever ends the grant takes it, too, after it has said so.
+        let live = self.is_live();
+        if live {
+            *place = Some(held);
+        }
+        live
+    }
+
     /// Ends the grant.
     pub(crate) fn end(&self) {
         // SYNC: SeqCst, pairs with `change` and, as a Release, with `is_live`.
@@ -92,6 +116,13 @@ impl Standing {
         while self.busy.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
+        // Under the lock, so that a second `end` does not return before the first one's drop: once
+        // this is over, a device finds nothing under the key.
+        let mut held = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !planted("revocation_keeps_the_key") {
+            drop(held.take());
+        }
+        drop(held);
         // Once only: the word may since have become another grant's, and that one stands.
         if was_live && let Some((words, offset)) = &self.word {
             // The word is in the node's own outbound half, whose length is fixed.
@@ -234,7 +265,12 @@ impl Registry {
             // socket, which orders by itself).
             words.store_word(*offset, GRANT_LIVE, Ordering::Release).map_err(|_| Outcome::TooManyRegions)?;
         }
-        let standing = Arc::new(Standing { live: AtomicBool::new(true), busy: AtomicBool::new(false), word });
+        let standing = Arc::new(Standing {
+            live: AtomicBool::new(true),
+            busy: AtomicBool::new(false),
+            word,
+            held: Mutex::default(),
+        });
         entry.grants.retain(|(_, standing)| standing.is_live());
         entry.grants.push((peer, standing.clone()));
         Ok(Grant { key, region: entry.region.clone(), rights: asked, standing })
@@ -299,6 +335,27 @@ mod tests {
         assert!(registry.withdraw(RegionId(1)).is_some());
         assert!(!two.standing.is_live());
         assert!(registry.region(RegionId(1)).is_none());
+    }
+
+    #[test]
+    #[cfg(feature = "verbs")]
+    fn what_a_grant_holds_is_dropped_before_revoking_returns() {
+        struct Door(Arc<AtomicBool>);
+        impl Drop for Door {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::SeqCst);
+            }
+        }
+        let registry = registry();
+        let open = Arc::new(AtomicBool::new(true));
+        let grant = registry.grant(RegionId(1), PeerId(1), Rights::READ, None).unwrap();
+        assert!(grant.standing.hold(Held(Box::new(Door(open.clone())))));
+        assert!(open.load(Ordering::SeqCst));
+        registry.revoke(RegionId(1), PeerId(1));
+        assert!(!open.load(Ordering::SeqCst), "the device is still let in");
+        open.store(true, Ordering::SeqCst);
+        assert!(!grant.standing.hold(Held(Box::new(Door(open.clone())))), "a grant that ended holds nothing");
+        assert!(!open.load(Ordering::SeqCst));
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
                 frame::AtomicBody::SHAPE,
                 frame::OpenBody::SHAPE,
                 frame::OpenedBody::SHAPE,
+                frame::MemoryBody::SHAPE,
+                frame::QueuePairsBody::SHAPE,
+                frame::RenewBody::SHAPE,
             ],
         ),
         (

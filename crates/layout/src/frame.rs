@@ -86,6 +86,69 @@ shared_struct! {
     }
 }
 
+shared_struct! {
+    /// Follows the body of an `Opened` on a connection that has queue pairs: where its device
+    /// finds the region.
+    pub struct MemoryBody: 16 {
+        /// The address of the region's first byte, at the node.
+        0 => pub address: U64,
+        /// The key of its registration, which only this connection's queue pairs may use.
+        8 => pub key: U32,
+        /// Zero.
+        12 => pub reserved: U32,
+    }
+}
+
+shared_struct! {
+    /// The body of an `Attach` and of its `Attached`: one end's queue pairs and message memory.
+    pub struct QueuePairsBody: 80 {
+        /// The end's GID.
+        0 => pub gid: [u8; 16],
+        /// The queue pair of one-sided operations...
+        16 => pub operations_pair: U32,
+        /// ...and the number of its first packet.
+        20 => pub operations_packet: U32,
+        /// The queue pair of messages...
+        24 => pub messages_pair: U32,
+        /// ...and the number of its first packet.
+        28 => pub messages_packet: U32,
+        /// The queue pair of requests that may be lost (UC); 0 without a window...
+        32 => pub requests_pair: U32,
+        /// ...and the number of its first packet.
+        36 => pub requests_packet: U32,
+        /// The queue pair of datagrams (UD); 0 without a window...
+        40 => pub datagrams_pair: U32,
+        /// ...and its key.
+        44 => pub datagrams_key: U32,
+        /// The memory that the other end writes messages to: its address...
+        48 => pub memory_address: U64,
+        /// ...and its key.
+        56 => pub memory_key: U32,
+        /// Bytes of each ring: a power of two.
+        60 => pub ring_bytes: U32,
+        /// Slots of the request region; 0 if it is not used.
+        64 => pub window: U32,
+        /// The LID, on InfiniBand.
+        68 => pub lid: U16,
+        /// The path MTU: 1 is 256 bytes, each step doubles it, 5 is 4096.
+        70 => pub mtu: u8,
+        /// READs and atomics that may be on their way at a time.
+        71 => pub reads: u8,
+        /// Zero.
+        72 => pub reserved: U64,
+    }
+}
+
+shared_struct! {
+    /// The body of a `Renew` and of its `Renewed`: a new queue pair of one-sided operations.
+    pub struct RenewBody: 8 {
+        /// Its number.
+        0 => pub operations_pair: U32,
+        /// The number of its first packet.
+        4 => pub operations_packet: U32,
+    }
+}
+
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -121,6 +184,14 @@ pub enum FrameKind {
     /// A part of what a long `Read` gives; more parts and then its `Done` follow. The `Done`
     /// decides: if the grant ended meanwhile, the parts are worth nothing.
     Piece = 15,
+    /// Asks for queue pairs: this stream becomes the control path of a verbs connection.
+    Attach = 16,
+    /// Answers an `Attach`.
+    Attached = 17,
+    /// Asks for a new queue pair of one-sided operations, in place of one that failed.
+    Renew = 18,
+    /// Answers a `Renew`.
+    Renewed = 19,
 }
 
 impl FrameKind {
@@ -142,6 +213,10 @@ impl FrameKind {
             13 => Self::Goodbye,
             14 => Self::Close,
             15 => Self::Piece,
+            16 => Self::Attach,
+            17 => Self::Attached,
+            18 => Self::Renew,
+            19 => Self::Renewed,
             _ => return None,
         })
     }
@@ -150,7 +225,11 @@ impl FrameKind {
     pub const fn body_bounds(self) -> (usize, usize) {
         match self {
             Self::Open => (OpenBody::BYTES, OpenBody::BYTES),
-            Self::Opened => (0, OpenedBody::BYTES),
+            Self::Opened => (0, OpenedBody::BYTES + MemoryBody::BYTES),
+            Self::Attach => (QueuePairsBody::BYTES, QueuePairsBody::BYTES),
+            Self::Attached => (0, QueuePairsBody::BYTES),
+            Self::Renew => (RenewBody::BYTES, RenewBody::BYTES),
+            Self::Renewed => (0, RenewBody::BYTES),
             Self::Read => (ReadBody::BYTES, ReadBody::BYTES),
             Self::Write => (WriteBody::BYTES, WriteBody::BYTES + OPERATION_BYTES_MAX),
             Self::CompareSwap | Self::FetchAdd => (AtomicBody::BYTES, AtomicBody::BYTES),
@@ -186,6 +265,10 @@ pub enum Outcome {
     TooManyRegions = 8,
     /// The node has no descriptor left to hand over.
     NoDescriptor = 9,
+    /// The node offers no queue pairs on this connection.
+    NoVerbs = 10,
+    /// The node's device has no room, or the node may not pin so much memory.
+    NoRoom = 11,
 }
 
 impl Outcome {
@@ -202,6 +285,8 @@ impl Outcome {
             7 => Self::TooLong,
             8 => Self::TooManyRegions,
             9 => Self::NoDescriptor,
+            10 => Self::NoVerbs,
+            11 => Self::NoRoom,
             _ => return None,
         })
     }

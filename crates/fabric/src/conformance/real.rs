@@ -4,10 +4,11 @@ use super::{Boxed, Harness, Job, Methods, Pause, Style};
 use crate::error::ConnectError;
 use crate::region::{Region, RegionOptions, Rights};
 use crate::{
-    ConnectOptions, Connection, Messaging, Node, NodeOptions, NodeStats, Registry, Sender, Stopper, block_on,
+    ConnectOptions, Connection, Messaging, Node, NodeOptions, NodeStats, Registry, Sender, Stopper,
+    VerbsOption, block_on,
 };
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +23,17 @@ pub enum RealKind {
     Shm(Messaging),
     /// tcp over loopback.
     Tcp,
+    /// verbs, with requests carried in this way: from the device with the address
+    /// `BARN_VERBS_CLIENT` to the one with `BARN_VERBS_NODE`, so that packets travel.
+    Verbs(Messaging),
+}
+
+/// An address from the environment; what the guest of `cargo xtask verbs` has if it is not there.
+fn address(name: &str, default: [u8; 4]) -> IpAddr {
+    match std::env::var(name) {
+        Ok(address) => address.parse().expect("an IP address in the environment"),
+        Err(_) => default.into(),
+    }
 }
 
 /// A harness over a real transport.
@@ -84,6 +96,8 @@ impl Harness for Real {
             RealKind::Shm(Messaging::Ring) => "shm ring",
             RealKind::Shm(Messaging::RequestRegion { .. }) => "shm request-region",
             RealKind::Tcp => "tcp",
+            RealKind::Verbs(Messaging::Ring) => "verbs ring",
+            RealKind::Verbs(Messaging::RequestRegion { .. }) => "verbs herd",
         };
         match self.style {
             Style::InPlace => transport.to_string(),
@@ -103,6 +117,13 @@ impl Harness for Real {
             RealKind::Tcp => {
                 let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 options.tcp = Some(self.addresses().get(&node).copied().unwrap_or(any));
+            }
+            RealKind::Verbs(_) => {
+                let any = SocketAddr::from((address("BARN_VERBS_NODE", [10, 9, 0, 1]), 0));
+                options.tcp = Some(self.addresses().get(&node).copied().unwrap_or(any));
+                options.verbs = VerbsOption::Auto;
+                // The guest's network is its own.
+                options.allow_unauthenticated = true;
             }
         }
         let mut bound = Node::bind(options, registry.clone()).expect("the node binds");
@@ -144,6 +165,14 @@ impl Harness for Real {
                 // Port 1: nobody listens there.
                 None => "tcp://127.0.0.1:1".to_string(),
             },
+            RealKind::Verbs(messaging) => {
+                options.messaging = messaging;
+                options.bind = Some(address("BARN_VERBS_CLIENT", [10, 9, 0, 2]));
+                match self.addresses().get(&node) {
+                    Some(address) => format!("verbs://{address}"),
+                    None => format!("verbs://{}:1", address("BARN_VERBS_NODE", [10, 9, 0, 1])),
+                }
+            }
         };
         Box::pin(Connection::connect(&address, options))
     }

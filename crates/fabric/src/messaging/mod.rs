@@ -9,6 +9,12 @@
 //! the other, so that loom can check them and verbs can carry them. Every number that comes from
 //! the other side is checked before it is used.
 
+#[cfg(not(loom))]
+pub(crate) mod assembly;
+#[cfg(not(loom))]
+pub(crate) mod backlog;
+#[cfg(not(loom))]
+pub(crate) mod mail;
 pub mod request_region;
 pub mod ring;
 

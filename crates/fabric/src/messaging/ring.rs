@@ -103,6 +103,11 @@ impl RingWriter {
         reported.is_ok_and(|reported| reported != self.head)
     }
 
+    /// How many bytes were written since the start, and the number of the next message.
+    pub fn tail(&self) -> (u64, u32) {
+        (self.tail, self.number)
+    }
+
     /// Writes one message. `body` is at most [`piece_bytes_max`] long.
     pub fn push(&mut self, header: &MessageHeader, body: &[u8]) -> Result<(), Full> {
         debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));

@@ -1,12 +1,14 @@
 //! What the ports of a node share.
 
 use super::{NodeError, NodeOptions, NodeStats, Transport, count};
-use crate::registry::{PeerId, Registry};
+use crate::registry::{Grant, PeerId, Registry};
 use crate::service::{Outbox, Outgoing, Service};
+use barn_layout::frame::{MemoryBody, Outcome, QueuePairsBody, RenewBody};
 use barn_layout::handshake::Refusal;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,6 +27,10 @@ pub(crate) struct Core {
     pub(super) bell: OwnedFd,
     next_peer: u64,
     peers: usize,
+    /// Carries tcp peers' operations and messages by other means, if they ask for it.
+    pub(crate) carrier: Option<Box<dyn Carrier>>,
+    /// Peers that their carrier wants gone.
+    pub(crate) unwanted: Vec<PeerId>,
 }
 
 impl Core {
@@ -47,6 +53,8 @@ impl Core {
             bell,
             next_peer: 0,
             peers: 0,
+            carrier: None,
+            unwanted: Vec::new(),
         })
     }
 
@@ -92,6 +100,14 @@ impl Core {
         Ok(PeerId(self.next_peer))
     }
 
+    /// Runs `with` with the carrier, if there is one, and with everything else beside it.
+    pub(crate) fn with_carrier<T>(&mut self, with: impl FnOnce(&mut dyn Carrier, &mut Self) -> T) -> Option<T> {
+        let mut carrier = self.carrier.take()?;
+        let done = with(&mut *carrier, self);
+        self.carrier = Some(carrier);
+        Some(done)
+    }
+
     /// A peer is gone: its grants end and its place is free.
     pub(crate) fn dismiss(&mut self, transport: Transport, peer: PeerId) {
         self.peers -= 1;
@@ -99,6 +115,47 @@ impl Core {
         self.stats.peers.store(self.peers as u64, Ordering::Relaxed);
         self.registry.forget(peer);
     }
+}
+
+/// Takes over what a stream's peer does, and leaves the stream as its control path. Lives in
+/// [`Core`], where the stream's port finds it; bodies are those of `barn_layout::frame`.
+#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs carries"))]
+pub(crate) trait Carrier: Send {
+    /// A peer asks for queue pairs; `local` is the address of its stream at this end.
+    fn attach(
+        &mut self,
+        core: &mut Core,
+        peer: PeerId,
+        local: IpAddr,
+        body: &QueuePairsBody,
+    ) -> Result<QueuePairsBody, Outcome>;
+
+    /// A peer asks for a new queue pair of one-sided operations.
+    fn renew(&mut self, peer: PeerId, body: &RenewBody) -> Result<RenewBody, Outcome>;
+
+    /// Whether the peer has asked.
+    fn has(&self, peer: PeerId) -> bool;
+
+    /// Lets an attached peer's device into a region that it was granted; the grant holds that.
+    fn register(&mut self, peer: PeerId, grant: &Grant) -> Result<MemoryBody, Outcome>;
+
+    /// A peer's stream has ended: takes what it had sent before, and frees all it had.
+    fn dismiss(&mut self, core: &mut Core, service: &mut dyn Service, peer: PeerId);
+
+    /// An event on a descriptor that it watches.
+    fn event(&mut self, token: u64);
+
+    /// As [`Port::sweep`].
+    fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize;
+
+    /// As [`Port::before_sleep`].
+    fn before_sleep(&mut self);
+
+    /// As [`Port::after_sleep`].
+    fn after_sleep(&mut self);
+
+    /// As [`Port::send`].
+    fn send(&mut self, core: &mut Core, outgoing: &Outgoing) -> bool;
 }
 
 /// A transport's serving side.
@@ -114,10 +171,10 @@ pub(crate) trait Port {
     fn needs_events(&self) -> bool;
 
     /// The loop is about to sleep: from now on whoever has something must ring.
-    fn before_sleep(&mut self);
+    fn before_sleep(&mut self, core: &mut Core);
 
     /// The loop is awake again.
-    fn after_sleep(&mut self);
+    fn after_sleep(&mut self, core: &mut Core);
 
     /// Sends something to a peer of this port; false if it is none of this port's.
     fn send(&mut self, core: &mut Core, outgoing: &Outgoing) -> bool;

@@ -13,11 +13,14 @@ mod poll_loop;
 mod stats;
 
 pub(crate) use self::core::{Core, Port};
+#[cfg(feature = "verbs")]
+pub(crate) use self::core::Carrier;
 pub use poll_loop::Stopper;
 pub use stats::{NodeStats, TransportStats};
 pub(crate) use stats::{Transport, count};
 
 use crate::registry::Registry;
+use crate::{VerbsError, VerbsOption};
 use crate::service::{Outbox, Outgoing, Sender, Service};
 use barn_layout::channel::{RING_BYTES_MAX, WINDOW_MAX};
 use barn_layout::limits::PEERS_MAX;
@@ -35,6 +38,8 @@ pub struct NodeOptions {
     pub shm: Option<PathBuf>,
     /// The address where tcp clients connect; port 0 for any.
     pub tcp: Option<SocketAddr>,
+    /// Whether tcp clients may go over to RDMA verbs, and by which device.
+    pub verbs: VerbsOption,
     /// The token that tcp clients must prove to know.
     pub token: Option<String>,
     /// Lets tcp clients of other hosts in without a token. Loopback needs none.
@@ -54,6 +59,7 @@ impl Default for NodeOptions {
         Self {
             shm: None,
             tcp: None,
+            verbs: VerbsOption::Off,
             token: None,
             allow_unauthenticated: false,
             peers_max: PEERS_MAX,
@@ -80,8 +86,16 @@ pub enum NodeError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The node was to offer verbs, and cannot.
+    Verbs(VerbsError),
     /// The system refused a step.
     System(std::io::Error),
+}
+
+impl From<VerbsError> for NodeError {
+    fn from(cause: VerbsError) -> Self {
+        Self::Verbs(cause)
+    }
 }
 
 impl fmt::Display for NodeError {
@@ -91,6 +105,7 @@ impl fmt::Display for NodeError {
                 write!(f, "another node listens on {address}: stop it, or choose another address")
             }
             Self::Listen { address, cause } => write!(f, "cannot listen on {address}: {cause}"),
+            Self::Verbs(cause) => write!(f, "the node cannot offer verbs: {cause}"),
             Self::System(cause) => write!(f, "the node cannot run: {cause}"),
         }
     }
@@ -135,6 +150,10 @@ impl Node {
         let shm_path = core.options.shm.clone();
         if let Some(path) = &shm_path {
             ports.push(Box::new(crate::shm::ShmPort::listen(&mut core, path, ports.len() as u8)?));
+        }
+        if core.options.verbs != VerbsOption::Off {
+            // Before tcp: what is for a peer that went over goes that way.
+            ports.push(offer_verbs(&mut core, ports.len() as u8)?);
         }
         let mut tcp_address = None;
         if let Some(address) = core.options.tcp {
@@ -198,4 +217,14 @@ impl Node {
         let sent = if self.core.outbox.is_filled() { self.send_outgoing() } else { 0 };
         sent + self.ports.iter_mut().map(|port| port.sweep(&mut self.core, service)).sum::<usize>()
     }
+}
+
+#[cfg(feature = "verbs")]
+fn offer_verbs(core: &mut Core, number: u8) -> Result<Box<dyn Port + Send>, NodeError> {
+    Ok(Box::new(crate::verbs::VerbsPort::offer(core, number)?))
+}
+
+#[cfg(not(feature = "verbs"))]
+fn offer_verbs(_core: &mut Core, _number: u8) -> Result<Box<dyn Port + Send>, NodeError> {
+    Err(VerbsError::NotBuilt.into())
 }

@@ -107,13 +107,13 @@ impl Node {
 
     fn sleep(&mut self, service: &mut dyn Service, events: &mut Vec<Event>) -> Result<(), NodeError> {
         service.idle();
-        self.ports.iter_mut().for_each(|port| port.before_sleep());
+        self.ports.iter_mut().for_each(|port| port.before_sleep(&mut self.core));
         // Whoever spoke before the ports said that they sleep has not rung: look once more.
         if self.sweep(service) == 0 && !self.stopper.is_stopped() {
             self.core.stats.sleeps.fetch_add(1, Ordering::Relaxed);
             self.take_events(service, events, None)?;
         }
-        self.ports.iter_mut().for_each(|port| port.after_sleep());
+        self.ports.iter_mut().for_each(|port| port.after_sleep(&mut self.core));
         Ok(())
     }
 

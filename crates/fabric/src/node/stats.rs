@@ -23,6 +23,8 @@ pub struct NodeStats {
     pub shm: TransportStats,
     /// Of clients of any host.
     pub tcp: TransportStats,
+    /// Of those of them that went over to verbs; what their devices do by themselves, nobody counts.
+    pub verbs: TransportStats,
 }
 
 /// Counts of one transport.

@@ -180,6 +180,12 @@ impl Words {
         self.base
     }
 
+    /// Where the bytes are, for a device that is to reach them.
+    #[cfg(all(feature = "verbs", not(loom)))]
+    pub(crate) fn address(&self) -> std::ptr::NonNull<u8> {
+        self.base.cast()
+    }
+
     /// Where stores are written down, if they are.
     #[cfg(not(loom))]
     pub(crate) fn journal(&self) -> Option<&Arc<Journal>> {

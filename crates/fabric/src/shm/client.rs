@@ -9,27 +9,23 @@ use crate::drive::{self, Sleeper};
 use crate::error::{CallError, OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};
 use crate::messaging::Corrupt;
-use crate::messaging::ring::{RingReader, RingWriter, piece_bytes_max};
+use crate::messaging::mail::{Mail, header};
 use crate::region::{Rights, Words};
 use crate::registry::PeerId;
-use crate::slots::{Slots, Ticket};
+use crate::slots::Ticket;
 use crate::verb::Verb;
 use barn_layout::RegionId;
 use barn_layout::channel::ChannelShape;
 use barn_layout::handshake::ShmOpen;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
-use barn_layout::message::{Arrival, Kind, MessageHeader, Status};
+use barn_layout::message::{Arrival, Kind, Status};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use zerocopy::IntoBytes;
-
-/// Messages from the node that nobody has received; past that the connection is closed.
-const INBOX_MAX: usize = 4096;
 
 /// Where the client says that it sleeps: `InboundControl::asleep`.
 const CLIENT_ASLEEP: u64 = 64;
@@ -63,23 +59,9 @@ pub(super) struct ShmClient {
 }
 
 pub(super) struct State {
-    pub(super) writer: RingWriter,
-    pub(super) reader: RingReader,
+    pub(super) mail: Mail,
     pub(super) lane: Option<RequestLane>,
-    pub(super) slots: Slots,
-    pub(super) inbox: VecDeque<Vec<u8>>,
-    pub(super) receivers: Vec<Waker>,
-    /// Those whose message waits for room in the ring.
-    pub(super) posters: Vec<Waker>,
-    /// Messages from the node of which only some pieces have come.
-    pub(super) pushed: HashMap<u64, Vec<u8>>,
-    /// Messages of which some pieces are in the ring and some are not.
-    pub(super) partial: HashSet<Ticket>,
-    /// Those of them that were given up, of which the node has yet to be told.
-    pub(super) given_up: Vec<Ticket>,
     pub(super) buffer: Vec<u8>,
-    /// Something was posted since the node's sleep was last looked at.
-    pub(super) unrung: bool,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,7 +74,7 @@ impl State {
         let mut taken = 0;
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some(lane) = &mut self.lane {
-            let slots = &mut self.slots;
+            let slots = &mut self.mail.slots;
             // Whoever is about to sleep must not overlook one: it will not be announced again.
             let thorough = !drive::in_place() || drive::parking();
             taken += lane.collect(&client.outbound, thorough, &mut buffer, |header, body| {
@@ -104,106 +86,21 @@ impl State {
                 }
             })?;
         }
-        let reported = self.reader.reported();
-        while self.reader.has_next() {
+        let reported = self.mail.reader.reported();
+        while self.mail.reader.has_next() {
             buffer.clear();
-            let Some(header) = self.reader.pop(&mut buffer)? else { break };
-            self.arrived(&header, &buffer)?;
+            let Some(header) = self.mail.reader.pop(&mut buffer)? else { break };
+            if let Some(answered) = self.mail.arrived(&header, &buffer)?
+                && let Some(lane) = &mut self.lane
+            {
+                lane.answered_elsewhere(answered);
+            }
             taken += 1;
         }
         self.buffer = buffer;
         // The node may be waiting for the room that has just been reported.
-        self.unrung |= self.reader.reported() != reported;
+        self.mail.unrung |= self.mail.reader.reported() != reported;
         Ok(taken)
-    }
-
-    /// A piece of a reply, or of a message that the node sent by itself.
-    fn arrived(&mut self, header: &MessageHeader, body: &[u8]) -> Result<(), Corrupt> {
-        let (total, offset) = (header.total_bytes.get() as usize, header.piece_offset.get() as usize);
-        if total > MESSAGE_BYTES_MAX || offset + body.len() > total {
-            return Err(Corrupt);
-        }
-        let whole = offset + body.len() == total;
-        let ticket = Ticket(header.id.get());
-        match Kind::from_bits(header.kind) {
-            Some(Kind::Reply) => {
-                if let Some(into) = self.slots.partial(ticket) {
-                    if into.len() != offset {
-                        return Err(Corrupt);
-                    }
-                    into.extend_from_slice(body);
-                    if whole {
-                        self.slots.complete(ticket, header.status);
-                    }
-                }
-                if whole && let Some(lane) = &mut self.lane {
-                    lane.answered_elsewhere(ticket);
-                }
-                Ok(())
-            }
-            Some(Kind::OneWay) => {
-                let into = self.pushed.entry(ticket.0).or_default();
-                if into.len() != offset || self.inbox.len() >= INBOX_MAX {
-                    return Err(Corrupt);
-                }
-                into.extend_from_slice(body);
-                if whole && let Some(message) = self.pushed.remove(&ticket.0) {
-                    self.inbox.push_back(message);
-                    self.receivers.drain(..).for_each(Waker::wake);
-                }
-                Ok(())
-            }
-            Some(Kind::Request | Kind::Abandoned) | None => Err(Corrupt),
-        }
-    }
-
-    /// Puts as much of a message into the ring as fits, from where `wait` says; whether all of
-    /// it is in.
-    fn post(&mut self, wait: &mut Wait, header: MessageHeader, body: &[u8], ring_bytes: usize) -> bool {
-        let piece_max = piece_bytes_max(ring_bytes);
-        let ticket = Ticket(header.id.get());
-        self.tell_given_up();
-        loop {
-            let piece = &body[wait.sent..body.len().min(wait.sent + piece_max)];
-            let header = MessageHeader { piece_offset: (wait.sent as u32).into(), ..header };
-            if self.writer.push(&header, piece).is_err() {
-                return false;
-            }
-            self.unrung = true;
-            wait.sent += piece.len();
-            if wait.sent == body.len() {
-                if wait.sent > piece.len() {
-                    self.partial.remove(&ticket);
-                }
-                return true;
-            }
-            self.partial.insert(ticket);
-        }
-    }
-
-    /// Whether somebody sleeps until something comes.
-    fn is_awaited(&self) -> bool {
-        self.slots.sleeping() > 0 || !self.receivers.is_empty() || !self.posters.is_empty()
-    }
-
-    /// Gives up waiting for an answer, or sending: what is in the ring of it is taken back.
-    fn abandon(&mut self, ticket: Ticket) {
-        self.slots.abandon(ticket);
-        if self.partial.remove(&ticket) {
-            self.given_up.push(ticket);
-            self.tell_given_up();
-        }
-    }
-
-    /// Tells the node of messages whose other pieces will not come.
-    fn tell_given_up(&mut self) {
-        while let Some(ticket) = self.given_up.last() {
-            if self.writer.push(&header(Kind::Abandoned, *ticket, 0, 0), &[]).is_err() {
-                return;
-            }
-            self.given_up.pop();
-            self.unrung = true;
-        }
     }
 }
 
@@ -223,9 +120,9 @@ impl ShmClient {
             Ok(_) => self.note_brought(),
             Err(Corrupt) => self.close(state),
         }
-        state.tell_given_up();
+        state.mail.tell_given_up();
         self.note_next(state);
-        if std::mem::take(&mut state.unrung) {
+        if std::mem::take(&mut state.mail.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.bell);
         }
     }
@@ -263,7 +160,7 @@ impl ShmClient {
     /// Remembers where the next answers will arrive.
     fn note_next(&self, state: &State) {
         let lane = state.lane.as_ref().and_then(RequestLane::next);
-        for ((at, number), next) in self.next.iter().zip([Some(state.reader.next()), lane]) {
+        for ((at, number), next) in self.next.iter().zip([Some(state.mail.reader.next()), lane]) {
             let (next_at, next_number) = next.map_or((0, u64::MAX), |(at, number)| (at, number.into()));
             at.store(next_at, Ordering::Relaxed);
             number.store(next_number, Ordering::Relaxed);
@@ -277,7 +174,7 @@ impl ShmClient {
             return;
         }
         say_asleep(&self.inbound, CLIENT_ASLEEP, true);
-        state.unrung = true;
+        state.mail.unrung = true;
         // Whoever spoke before we said that we sleep has not rung: look once more.
         let found = state.take(self);
         if found.is_err() {
@@ -286,8 +183,8 @@ impl ShmClient {
         if found != Ok(0) {
             self.note_brought();
         }
-        let again = found != Ok(0) || !state.posters.is_empty() && state.writer.has_news();
-        if std::mem::take(&mut state.unrung) {
+        let again = found != Ok(0) || !state.mail.posters.is_empty() && state.mail.writer.has_news();
+        if std::mem::take(&mut state.mail.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.bell);
         }
         if drive::in_place() {
@@ -320,9 +217,9 @@ impl ShmClient {
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
         self.note_brought();
-        state.slots.wake_all();
-        state.receivers.drain(..).for_each(Waker::wake);
-        state.posters.drain(..).for_each(Waker::wake);
+        state.mail.slots.wake_all();
+        state.mail.receivers.drain(..).for_each(Waker::wake);
+        state.mail.posters.drain(..).for_each(Waker::wake);
         // The node hears that we are gone, and the reactor ends what is being opened.
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
@@ -364,8 +261,8 @@ impl Source for ShmClient {
         let mut state = lock(&self.state);
         self.drive(&mut state);
         // The bell may have been rung because there is room.
-        state.posters.drain(..).for_each(Waker::wake);
-        if state.is_awaited() {
+        state.mail.posters.drain(..).for_each(Waker::wake);
+        if state.mail.is_awaited() {
             say_asleep(&self.inbound, CLIENT_ASLEEP, true);
             self.drive(&mut state);
             self.watch_bell();
@@ -384,8 +281,8 @@ impl Sleeper for ShmClient {
         let mut state = lock(&self.state);
         silence(&self.bell);
         // The ring may have been for another thread's message, which waits for room.
-        state.posters.drain(..).for_each(Waker::wake);
-        say_asleep(&self.inbound, CLIENT_ASLEEP, state.is_awaited());
+        state.mail.posters.drain(..).for_each(Waker::wake);
+        say_asleep(&self.inbound, CLIENT_ASLEEP, state.mail.is_awaited());
     }
 }
 
@@ -500,7 +397,7 @@ impl Link for ShmClient {
         if !wait.posted {
             wait.seen = u64::MAX;
             if wait.ticket.is_none() {
-                wait.ticket = state.slots.take();
+                wait.ticket = state.mail.slots.take();
             }
             if let Some(ticket) = wait.ticket {
                 let header = header(Kind::Request, ticket, method, request.len());
@@ -510,8 +407,8 @@ impl Link for ShmClient {
                     && state.lane.as_mut().is_some_and(|lane| {
                         lane.takes(request.len()) && lane.post(&self.inbound, ticket, &header, request)
                     });
-                wait.posted = in_slot || state.post(wait, header, request, self.shape.ring_bytes);
-                state.unrung |= wait.posted;
+                wait.posted = in_slot || state.mail.post(wait, header, request, self.shape.ring_bytes);
+                state.mail.unrung |= wait.posted;
                 if wait.posted && drive::in_place() && !drive::parking() {
                     // Nothing can have come yet; the next poll looks.
                     return Poll::Pending;
@@ -520,7 +417,7 @@ impl Link for ShmClient {
         }
         self.drive(state);
         if let Some(ticket) = wait.ticket
-            && let Some(status) = state.slots.collect(ticket, reply)
+            && let Some(status) = state.mail.slots.collect(ticket, reply)
         {
             wait.ticket = None;
             return Poll::Ready(CallError::check(Status::from_bits(status), method, reply));
@@ -553,14 +450,14 @@ impl Link for ShmClient {
             return Poll::Ready(Err(self.give_up(state, wait, CallError::PeerGone)));
         }
         if wait.ticket.is_none() {
-            wait.ticket = state.slots.take();
+            wait.ticket = state.mail.slots.take();
         }
         if let Some(ticket) = wait.ticket {
             let header = header(Kind::OneWay, ticket, 0, message.len());
-            if state.post(wait, header, message, self.shape.ring_bytes) {
-                state.slots.abandon(ticket);
+            if state.mail.post(wait, header, message, self.shape.ring_bytes) {
+                state.mail.slots.abandon(ticket);
                 wait.ticket = None;
-                if std::mem::take(&mut state.unrung) {
+                if std::mem::take(&mut state.mail.unrung) {
                     ring_if_asleep(&self.node_page, 0, &self.bell);
                 }
                 return Poll::Ready(Ok(()));
@@ -584,7 +481,7 @@ impl Link for ShmClient {
         let mut state = lock(&self.state);
         let state = &mut *state;
         self.drive(state);
-        let over = match state.inbox.pop_front() {
+        let over = match state.mail.inbox.pop_front() {
             Some(message) => {
                 *into = message;
                 Some(Ok(()))
@@ -593,14 +490,14 @@ impl Link for ShmClient {
             None if wait.is_over(cx) => Some(Err(CallError::Deadline)),
             None => None,
         };
-        let known = state.receivers.iter().position(|waker| waker.will_wake(cx.waker()));
+        let known = state.mail.receivers.iter().position(|waker| waker.will_wake(cx.waker()));
         if let Some(over) = over {
             // A receiver that is done would keep the connection's bell ringing.
-            known.map(|at| state.receivers.swap_remove(at));
+            known.map(|at| state.mail.receivers.swap_remove(at));
             return Poll::Ready(over);
         }
         if known.is_none() && (!drive::in_place() || drive::parking()) {
-            state.receivers.push(cx.waker().clone());
+            state.mail.receivers.push(cx.waker().clone());
         }
         self.wait_for_more(state, cx, wait);
         Poll::Pending
@@ -616,7 +513,7 @@ impl Link for ShmClient {
                 control.tell_closing(&self.socket);
             }
         } else {
-            lock(&self.state).abandon(ticket);
+            lock(&self.state).mail.abandon(ticket);
         }
     }
 }
@@ -631,14 +528,14 @@ impl ShmClient {
             return;
         }
         match wait.ticket {
-            Some(ticket) => state.slots.wake_when_done(ticket, cx.waker()),
-            None => state.slots.queue(cx.waker()),
+            Some(ticket) => state.mail.slots.wake_when_done(ticket, cx.waker()),
+            None => state.mail.slots.queue(cx.waker()),
         }
         if wait.ticket.is_some()
             && !wait.posted
-            && !state.posters.iter().any(|known| known.will_wake(cx.waker()))
+            && !state.mail.posters.iter().any(|known| known.will_wake(cx.waker()))
         {
-            state.posters.push(cx.waker().clone());
+            state.mail.posters.push(cx.waker().clone());
         }
     }
 
@@ -653,20 +550,8 @@ impl ShmClient {
 
     fn give_up(&self, state: &mut State, wait: &mut Wait, error: CallError) -> CallError {
         if let Some(ticket) = wait.ticket.take() {
-            state.abandon(ticket);
+            state.mail.abandon(ticket);
         }
         error
-    }
-}
-
-fn header(kind: Kind, ticket: Ticket, method: u16, bytes: usize) -> MessageHeader {
-    MessageHeader {
-        id: ticket.0.into(),
-        total_bytes: (bytes as u32).into(),
-        piece_offset: 0.into(),
-        method: method.into(),
-        kind: kind as u8,
-        status: 0,
-        reserved: 0.into(),
     }
 }

@@ -7,10 +7,10 @@ use crate::connection::{ConnectOptions, Messaging};
 use crate::drive::reactor::{Source, reactor};
 use crate::error::ConnectError;
 use crate::link::Link;
+use crate::messaging::mail::Mail;
 use crate::messaging::ring::{self, Progress, RingReader, RingWriter};
 use crate::region::map_shared;
 use crate::registry::PeerId;
-use crate::slots::Slots;
 use barn_layout::channel::{CONTROL_BYTES, ChannelShape, WINDOW_DEFAULT};
 use barn_layout::handshake::{MAGIC, Refusal, ShmHello, ShmWelcome, VERSION};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,7 +20,6 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
 };
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -82,18 +81,12 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
     let reply_ring =
         ring::Place { words: outbound.clone(), base: shape.outbound_ring() as u64, bytes: shape.ring_bytes };
     let state = State {
-        writer: RingWriter::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
-        reader: RingReader::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
+        mail: Mail::new(
+            RingWriter::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
+            RingReader::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
+        ),
         lane: (shape.window > 0).then(|| RequestLane::new(shape)),
-        slots: Slots::default(),
-        inbox: VecDeque::new(),
-        receivers: Vec::new(),
-        posters: Vec::new(),
-        pushed: HashMap::new(),
-        partial: HashSet::new(),
-        given_up: Vec::new(),
         buffer: Vec::new(),
-        unrung: false,
     };
     let client = Arc::new_cyclic(|me| ShmClient {
         me: me.clone(),

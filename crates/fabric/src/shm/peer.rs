@@ -2,8 +2,11 @@
 
 use super::{ring_if_asleep, silence};
 use crate::messaging::Corrupt;
+use crate::messaging::assembly::Assembly;
+use crate::messaging::backlog::Backlog;
+use crate::messaging::mail::said;
 use crate::messaging::request_region::{SLOT_BODY_BYTES_MAX, Window, read_slot, write_slot};
-use crate::messaging::ring::{Place, Progress, RingReader, RingWriter, piece_bytes_max};
+use crate::messaging::ring::{Place, Progress, RingReader, RingWriter};
 use crate::region::{Region, Rights, Words};
 use crate::registry::{Grant, PeerId, Registry};
 use crate::service::{Outbox, Reply, ReplySink, Request, Service};
@@ -11,16 +14,14 @@ use barn_layout::RegionId;
 use barn_layout::channel::ChannelShape;
 use barn_layout::frame::Outcome;
 use barn_layout::handshake::ShmOpened;
-use barn_layout::limits::{MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX, WORD_BYTES};
-use barn_layout::message::{Kind, MessageHeader, Status};
+use barn_layout::limits::{REGIONS_PER_PEER_MAX, WORD_BYTES};
+use barn_layout::message::{Kind, Status};
 use rustix::fd::OwnedFd;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Messages that are taken from one peer before the others have their turn.
 const MESSAGES_PER_TURN: usize = 64;
-/// Messages of which a peer may have sent only some pieces.
-const ASSEMBLING_MAX: usize = 64;
 /// Answers that wait for room past this stop the peer's requests from being taken.
 const BACKLOG_BYTES_HIGH: usize = 1 << 20;
 
@@ -60,8 +61,7 @@ pub(super) struct ShmPeer {
     /// Whether the socket is watched for room, because of `unsent`.
     pub(super) blocked: bool,
     grants: BTreeMap<u32, Grant>,
-    assembling: HashMap<u64, Vec<u8>>,
-    assembling_bytes: usize,
+    assembly: Assembly,
     /// Bytes of messages that came, since they were last counted.
     bytes_in: u64,
     /// What is being looked at: private bytes, used again.
@@ -73,107 +73,29 @@ struct Lane {
     window: Window,
 }
 
-/// A message that waits for room.
-struct Waiting {
-    header: MessageHeader,
-    /// The part of the body that was not yet in the ring when it began to wait...
-    rest: Vec<u8>,
-    /// ...where that starts in the whole...
-    start: usize,
-    /// ...and how much of the whole is in the ring by now.
-    sent: usize,
-}
-
-/// What a waiting message costs besides its body: a flood of empty ones is bounded, too.
-const WAITING_BYTES: usize = size_of::<Waiting>();
-
 /// The way back to the client.
 struct Answers {
     shape: ChannelShape,
     outbound: Words,
-    writer: RingWriter,
     /// For each request slot, the request in it that has no answer yet, and its lap.
     slots: Vec<Option<(u64, u32)>>,
-    /// What found no room in the ring.
-    backlog: VecDeque<Waiting>,
-    /// Bytes that the backlog holds: bodies, and [`WAITING_BYTES`] for each of them.
-    backlog_bytes: usize,
-    written: bool,
-    /// Bytes of messages that went, since they were last counted.
-    bytes_out: u64,
-}
-
-impl Answers {
-    /// Puts a message into the ring, in pieces if it is long; what finds no room waits.
-    fn push(&mut self, header: MessageHeader, body: &[u8]) {
-        self.bytes_out += body.len() as u64;
-        let mut sent = 0;
-        if self.backlog.is_empty() && self.push_pieces(&header, body, 0, &mut sent) {
-            return;
-        }
-        let rest = body[sent..].to_vec();
-        self.backlog_bytes += rest.len() + WAITING_BYTES;
-        self.backlog.push_back(Waiting { header, rest, start: sent, sent });
-    }
-
-    /// Pushes pieces from `*sent` on; `body` starts at `start` of the whole. Whether all is in.
-    fn push_pieces(&mut self, header: &MessageHeader, body: &[u8], start: usize, sent: &mut usize) -> bool {
-        let piece_max = piece_bytes_max(self.shape.ring_bytes);
-        loop {
-            let from = *sent - start;
-            let piece = &body[from..body.len().min(from + piece_max)];
-            let header = MessageHeader { piece_offset: (*sent as u32).into(), ..*header };
-            if self.writer.push(&header, piece).is_err() {
-                return false;
-            }
-            self.written = true;
-            *sent += piece.len();
-            if *sent - start == body.len() {
-                return true;
-            }
-        }
-    }
-
-    /// Tries again what found no room.
-    fn push_backlog(&mut self) -> usize {
-        let mut pushed = 0;
-        while let Some(mut waiting) = self.backlog.pop_front() {
-            let before = waiting.sent;
-            let all = self.push_pieces(&waiting.header, &waiting.rest, waiting.start, &mut waiting.sent);
-            self.backlog_bytes -= waiting.sent - before;
-            pushed += usize::from(waiting.sent > before || all);
-            if !all {
-                self.backlog.push_front(waiting);
-                break;
-            }
-            self.backlog_bytes -= WAITING_BYTES;
-        }
-        pushed
-    }
+    ring: Backlog,
 }
 
 impl ReplySink for Answers {
     fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
-        let header = MessageHeader {
-            id: id.into(),
-            total_bytes: (body.len() as u32).into(),
-            piece_offset: 0.into(),
-            method: 0.into(),
-            kind: Kind::Reply as u8,
-            status: status as u8,
-            reserved: 0.into(),
-        };
+        let header = said(Kind::Reply, id, status as u8, body.len());
         // A request that came in a slot is answered in its reply slot, if the answer fits.
         if let Some(slot) = self.slots.iter().position(|out| out.is_some_and(|(out, _)| out == id))
             && let Some((_, lap)) = self.slots[slot].take()
             && body.len() <= SLOT_BODY_BYTES_MAX
         {
             write_slot(&self.outbound, self.shape.reply_slot(slot) as u64, lap, &header, body);
-            self.written = true;
-            self.bytes_out += body.len() as u64;
+            self.ring.written = true;
+            self.ring.bytes_out += body.len() as u64;
             return;
         }
-        self.push(header, body);
+        self.ring.push(header, body);
     }
 }
 
@@ -201,19 +123,17 @@ impl ShmPeer {
             reader: RingReader::new(request_ring, Progress { words: outbound.clone(), at: 0 }),
             lane: (shape.window > 0).then(|| Lane { window: Window::new(shape.window) }),
             answers: Answers {
-                bytes_out: 0,
                 shape,
-                writer: RingWriter::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
+                ring: Backlog::new(
+                    RingWriter::new(reply_ring, Progress { words: inbound.clone(), at: 0 }),
+                    shape.ring_bytes,
+                ),
                 outbound,
                 slots: vec![None; shape.window],
-                backlog: VecDeque::new(),
-                backlog_bytes: 0,
-                written: false,
             },
             inbound,
             grants: BTreeMap::new(),
-            assembling: HashMap::new(),
-            assembling_bytes: 0,
+            assembly: Assembly::default(),
             bytes_in: 0,
             buffer: Vec::new(),
         }
@@ -227,18 +147,18 @@ impl ShmPeer {
         backlog_bytes_max: usize,
     ) -> Result<usize, Expelled> {
         let mut work = 0;
-        if !self.answers.backlog.is_empty() {
-            work += self.answers.push_backlog();
+        if self.answers.ring.bytes() > 0 {
+            work += self.answers.ring.push_waiting();
         }
         let mut messages = 0;
-        if self.answers.backlog_bytes < BACKLOG_BYTES_HIGH {
+        if self.answers.ring.bytes() < BACKLOG_BYTES_HIGH {
             let reported = self.reader.reported();
             messages += self.serve_lane(service, outbox)?;
             messages += self.serve_ring(service, outbox)?;
             // The client may be waiting for the room that has just been reported.
-            self.answers.written |= self.reader.reported() != reported;
+            self.answers.ring.written |= self.reader.reported() != reported;
         }
-        if self.answers.backlog_bytes > backlog_bytes_max {
+        if self.answers.ring.bytes() > backlog_bytes_max {
             return Err(Expelled::Slow);
         }
         self.wake_client();
@@ -247,12 +167,12 @@ impl ShmPeer {
 
     /// Bytes of messages that came and went since this was last asked.
     pub(super) fn take_bytes(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.answers.bytes_out))
+        (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.answers.ring.bytes_out))
     }
 
     /// Rings the client's bell if something was written for it and it sleeps.
     pub(super) fn wake_client(&mut self) {
-        if std::mem::take(&mut self.answers.written) {
+        if std::mem::take(&mut self.answers.ring.written) {
             ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.bell);
         }
     }
@@ -289,11 +209,10 @@ impl ShmPeer {
             let id = header.id.get();
             self.bytes_in += self.buffer.len() as u64;
             if Kind::from_bits(header.kind) == Some(Kind::Abandoned) {
-                let Some(pieces) = self.assembling.remove(&id) else { return Err(Expelled::Garbage) };
-                self.assembling_bytes -= pieces.len();
+                self.assembly.forget(id)?;
                 continue;
             }
-            let Some(body) = self.assemble(&header)? else { continue };
+            let Some(body) = self.assembly.add(&header, &mut self.buffer)? else { continue };
             match Kind::from_bits(header.kind) {
                 Some(Kind::Request) => {
                     let request = Request { peer: self.id, method: header.method.get(), body: &body };
@@ -310,34 +229,6 @@ impl ShmPeer {
         Ok(MESSAGES_PER_TURN)
     }
 
-    /// Adds the piece in `buffer` to its message; gives the message once it is whole. Memory is
-    /// taken as the bytes come, never as their length is claimed.
-    fn assemble(&mut self, header: &MessageHeader) -> Result<Option<Vec<u8>>, Expelled> {
-        let (total, offset) = (header.total_bytes.get() as usize, header.piece_offset.get() as usize);
-        let piece = self.buffer.len();
-        if total > MESSAGE_BYTES_MAX || offset.checked_add(piece).is_none_or(|end| end > total) {
-            return Err(Expelled::Garbage);
-        }
-        if offset == 0 && piece == total {
-            return Ok(Some(std::mem::take(&mut self.buffer)));
-        }
-        let id = header.id.get();
-        let started = self.assembling.get(&id).map_or(0, Vec::len);
-        let too_much = self.assembling.len() >= ASSEMBLING_MAX && started == 0
-            || self.assembling_bytes + piece > 2 * MESSAGE_BYTES_MAX;
-        if started != offset || piece == 0 || too_much {
-            return Err(Expelled::Garbage);
-        }
-        let message = self.assembling.entry(id).or_default();
-        message.extend_from_slice(&self.buffer);
-        self.assembling_bytes += piece;
-        if message.len() < total {
-            return Ok(None);
-        }
-        self.assembling_bytes -= total;
-        Ok(self.assembling.remove(&id))
-    }
-
     /// Answers a request that was deferred.
     pub(super) fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
         self.answers.reply(id, status, body);
@@ -345,16 +236,8 @@ impl ShmPeer {
 
     /// Sends a message that expects no answer.
     pub(super) fn push(&mut self, id: u64, body: &[u8]) {
-        let header = MessageHeader {
-            id: id.into(),
-            total_bytes: (body.len() as u32).into(),
-            piece_offset: 0.into(),
-            method: 0.into(),
-            kind: Kind::OneWay as u8,
-            status: 0,
-            reserved: 0.into(),
-        };
-        self.answers.push(header, body);
+        let header = said(Kind::OneWay, id, 0, body.len());
+        self.answers.ring.push(header, body);
     }
 
     /// Grants a region: its place in the grants table, and the grant.

@@ -512,12 +512,12 @@ impl Port for ShmPort {
         false
     }
 
-    fn before_sleep(&mut self) {
+    fn before_sleep(&mut self, _core: &mut Core) {
         self.thorough = true;
         say_asleep(self.node_page.words(), 0, true);
     }
 
-    fn after_sleep(&mut self) {
+    fn after_sleep(&mut self, _core: &mut Core) {
         self.thorough = false;
         say_asleep(self.node_page.words(), 0, false);
     }

@@ -6,6 +6,7 @@
 //! standing again after; operations of one connection are carried out in the order in which
 //! they came; a long READ is given in pieces, so that it costs little memory at a time.
 
+use crate::node::Core;
 use crate::region::{Ordering, Rights, fence};
 use crate::registry::{Grant, PeerId, Registry};
 use crate::tcp::outbound::Outbound;
@@ -13,7 +14,7 @@ use crate::tcp::stream::header;
 use crate::verb::Verb;
 use crate::{OperationError, RegionId};
 use barn_layout::frame::{
-    AtomicBody, Frame, FrameHeader, FrameKind, OpenBody, OpenedBody, Outcome, ReadBody, WriteBody,
+    AtomicBody, Frame, FrameHeader, FrameKind, MemoryBody, OpenBody, OpenedBody, Outcome, ReadBody, WriteBody,
 };
 use barn_layout::limits::{OPERATION_BYTES_MAX, REGIONS_PER_PEER_MAX};
 use std::collections::HashMap;
@@ -80,10 +81,26 @@ impl Agent {
     /// Answers an `Open`.
     pub(super) fn open(
         &mut self,
-        registry: &Registry,
+        core: &mut Core,
         peer: PeerId,
         id: u64,
         body: &[u8],
+        out: &mut Outbound,
+    ) -> Result<(), Nonsense> {
+        let memory = |grant: &Grant| match &mut core.carrier {
+            Some(carrier) if carrier.has(peer) => carrier.register(peer, grant).map(Some),
+            _ => Ok(None),
+        };
+        self.open_with(&core.registry, peer, (id, body), memory, out)
+    }
+
+    /// The same; `memory` lets the peer's device in, if it has one.
+    pub(super) fn open_with(
+        &mut self,
+        registry: &Registry,
+        peer: PeerId,
+        (id, body): (u64, &[u8]),
+        memory: impl FnOnce(&Grant) -> Result<Option<MemoryBody>, Outcome>,
         out: &mut Outbound,
     ) -> Result<(), Nonsense> {
         let open = OpenBody::ref_from_bytes(body).map_err(|_| Nonsense)?;
@@ -93,16 +110,25 @@ impl Agent {
             let asked = Rights::from_bits(open.rights.get());
             registry.grant(RegionId(open.region.get()), peer, asked, None)
         };
+        let granted = granted.and_then(|grant| match memory(&grant) {
+            Ok(memory) => Ok((grant, memory)),
+            Err(outcome) => {
+                grant.standing.end();
+                Err(outcome)
+            }
+        });
         match granted {
-            Ok(grant) => {
+            Ok((grant, memory)) => {
                 let opened = OpenedBody {
                     key: grant.key.into(),
                     bytes: (grant.region.words().bytes() as u64).into(),
                     rights: grant.rights.to_bits().into(),
                     reserved: 0.into(),
                 };
-                let header = header(FrameKind::Opened, Outcome::Done as u8, 0, id, OpenedBody::BYTES);
-                out.push(&header, [opened.as_bytes(), &[]]);
+                let memory = memory.as_ref().map_or(&[][..], IntoBytes::as_bytes);
+                let bytes = OpenedBody::BYTES + memory.len();
+                let header = header(FrameKind::Opened, Outcome::Done as u8, 0, id, bytes);
+                out.push(&header, [opened.as_bytes(), memory]);
                 self.grants.insert(grant.key, grant);
             }
             Err(outcome) => out.push(&header(FrameKind::Opened, outcome as u8, 0, id, 0), [&[], &[]]),

@@ -7,7 +7,9 @@ use crate::region::Rights;
 use crate::slots::{Answer, Ticket};
 use crate::verb::Verb;
 use barn_layout::RegionId;
-use barn_layout::frame::{AtomicBody, FrameHeader, FrameKind, OpenedBody, Outcome, ReadBody, WriteBody};
+use barn_layout::frame::{
+    AtomicBody, FrameHeader, FrameKind, MemoryBody, OpenedBody, Outcome, ReadBody, WriteBody,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Hands the frame of a one-sided operation to `post`: header, body and, of a WRITE, the bytes.
@@ -37,15 +39,25 @@ pub(super) fn ask(ticket: Ticket, key: u64, verb: &Verb<'_>, post: impl FnOnce(&
 }
 
 /// What the answer to an `Open` means.
-pub(super) fn opened(answer: &Answer, region: RegionId, asked: Rights) -> Result<Opened, OpenError> {
+pub(super) fn opened(
+    answer: &Answer,
+    region: RegionId,
+    asked: Rights,
+) -> Result<(Opened, Option<MemoryBody>), OpenError> {
     match Outcome::from_bits(answer.status) {
         Some(Outcome::Done) => {
-            let opened = OpenedBody::ref_from_bytes(&answer.body).map_err(|_| OpenError::Protocol)?;
+            let parts = OpenedBody::ref_from_prefix(&answer.body);
+            let (opened, memory) = parts.map_err(|_| OpenError::Protocol)?;
+            let memory = match memory.is_empty() {
+                true => None,
+                false => Some(MemoryBody::read_from_bytes(memory).map_err(|_| OpenError::Protocol)?),
+            };
             let rights = Rights::from_bits(opened.rights.get());
             if !rights.contains(asked) {
                 return Err(OpenError::Protocol);
             }
-            Ok(Opened { bytes: opened.bytes.get(), rights, place: Place::Keyed(opened.key.get()) })
+            let place = Place::Keyed(opened.key.get());
+            Ok((Opened { bytes: opened.bytes.get(), rights, place }, memory))
         }
         refused => Err(OpenError::from_outcome(refused, region, asked)),
     }

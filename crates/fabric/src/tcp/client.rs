@@ -14,18 +14,22 @@ use crate::link::Wait;
 use crate::registry::PeerId;
 use crate::slots::{Slots, Ticket};
 use barn_layout::frame::FrameHeader;
+#[cfg(feature = "verbs")]
+use barn_layout::frame::{FrameKind, Outcome, RenewBody};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
+#[cfg(feature = "verbs")]
+use {super::stream::header, zerocopy::{FromBytes, IntoBytes}};
 
 /// With so much waiting to leave, nothing more is posted: several times what a socket holds.
 pub(super) const OUT_BYTES_MAX: usize = 4 << 20;
 
 /// A connection to a node over tcp.
-pub(super) struct TcpClient {
+pub(crate) struct TcpClient {
     me: Weak<Self>,
     socket: Arc<OwnedFd>,
     pub(super) peer: PeerId,
@@ -249,6 +253,48 @@ impl TcpClient {
         }
         self.rest(state, cx, wait, For::Answer(ticket))
             .map_or_else(|trouble| Poll::Ready(Err(trouble)), |()| Poll::Pending)
+    }
+
+    /// Sends what waits and takes what has come; false if the peer is gone.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn attend(&self) -> bool {
+        let mut state = self.lock();
+        if !state.gone {
+            self.drive(&mut state, None);
+        }
+        !state.gone
+    }
+
+    /// A descriptor of the same socket, for a watch of somebody else's.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn descriptor_to_watch(&self) -> std::io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
+    /// Ends the connection: the node hears of it.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn end(&self) {
+        self.fail(&mut self.lock());
+    }
+
+    /// Asks for a new queue pair. The answer is looked for by [`Self::renewed`].
+    #[cfg(feature = "verbs")]
+    pub(crate) fn renew(&self, body: &RenewBody) -> Option<Ticket> {
+        let mut state = self.lock();
+        let ticket = state.slots.take()?;
+        let header = header(FrameKind::Renew, 0, 0, ticket.0, RenewBody::BYTES);
+        self.post(&mut state, &header, [body.as_bytes(), &[]]);
+        self.flush(&mut state);
+        Some(ticket)
+    }
+
+    /// The answer to [`Self::renew`], if it has come: nothing in it if the node cannot.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn renewed(&self, ticket: Ticket) -> Option<Option<RenewBody>> {
+        self.lock().slots.collect_with(ticket, |answer| {
+            let done = answer.status == Outcome::Done as u8;
+            RenewBody::read_from_bytes(&answer.body).ok().filter(|_| done)
+        })
     }
 
     /// Nothing yet: sees to it that this operation is polled again when there may be.

@@ -29,7 +29,7 @@ pub fn node_frames(data: &[u8]) {
     }
     let (mut agent, mut inbound, mut out) = (Agent::default(), Inbound::default(), Outbound::default());
     let open = OpenBody { region: 1.into(), rights: Rights::ALL.to_bits().into() };
-    agent.open(&registry, PeerId(1), 1, open.as_bytes(), &mut out).expect("well formed");
+    agent.open_with(&registry, PeerId(1), (1, open.as_bytes()), |_| Ok(None), &mut out).expect("well formed");
     let (first, rest) = data.split_first().unwrap_or((&1, &[]));
     for piece in rest.chunks(usize::from(*first).max(1)) {
         inbound.put(piece);

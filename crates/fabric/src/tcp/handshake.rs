@@ -256,7 +256,8 @@ pub(super) fn left(deadline: Instant) -> Result<Duration, ConnectError> {
     if left.is_zero() { Err(ConnectError::Deadline) } else { Ok(left) }
 }
 
-fn exactly(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> Result<(), ConnectError> {
+/// Reads so many bytes, on a blocking stream.
+pub(crate) fn exactly(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> Result<(), ConnectError> {
     let mut have = 0;
     while have < into.len() {
         stream.set_read_timeout(Some(left(deadline)?))?;

@@ -200,7 +200,11 @@ impl Intake {
     #[inline]
     fn admit(&mut self, frame: &Frame, slots: &mut Slots) -> Result<(), Gone> {
         match frame.kind {
-            FrameKind::Reply | FrameKind::Opened | FrameKind::Ping | FrameKind::Pong => Ok(()),
+            FrameKind::Reply
+            | FrameKind::Opened
+            | FrameKind::Renewed
+            | FrameKind::Ping
+            | FrameKind::Pong => Ok(()),
             FrameKind::Done | FrameKind::Piece => {
                 self.expected = self.expected.saturating_sub(frame.body_bytes);
                 let gathered = match frame.body_bytes {
@@ -226,7 +230,7 @@ impl Intake {
 /// A grant came for which nobody waits any more: gives it back.
 fn give_back(frame: &Frame, body: &[u8], out: &mut Outbound) {
     if frame.status == Outcome::Done as u8
-        && let Ok(opened) = OpenedBody::ref_from_bytes(body)
+        && let Ok((opened, _)) = OpenedBody::ref_from_prefix(body)
     {
         out.push(&header(FrameKind::Close, 0, 0, opened.key.get(), 0), [&[], &[]]);
     }

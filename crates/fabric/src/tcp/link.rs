@@ -13,7 +13,7 @@ use crate::registry::PeerId;
 use crate::slots::Ticket;
 use crate::verb::Verb;
 use barn_layout::RegionId;
-use barn_layout::frame::{FrameKind, OpenBody};
+use barn_layout::frame::{FrameKind, MemoryBody, OpenBody};
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::Status;
 use std::sync::atomic::Ordering;
@@ -51,18 +51,7 @@ impl Link for TcpClient {
         region: RegionId,
         rights: Rights,
     ) -> Poll<Result<Opened, OpenError>> {
-        let mut state = self.lock();
-        let state = &mut *state;
-        let fresh = wait.ticket.is_none();
-        if fresh {
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
-            let body = OpenBody { region: region.0.into(), rights: rights.to_bits().into() };
-            let header = header(FrameKind::Open, 0, 0, ticket.0, OpenBody::BYTES);
-            self.post(state, &header, [body.as_bytes(), &[]]);
-        }
-        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };
-        let taken = state.slots.collect_with(ticket, |answer| opened(answer, region, rights));
-        Poll::Ready(taken.unwrap_or(Err(OpenError::Protocol)))
+        self.poll_opened(cx, wait, region, rights).map_ok(|(opened, _)| opened)
     }
 
     fn close_region(&self, place: &Place) {
@@ -199,6 +188,30 @@ impl Link for TcpClient {
         if ticket.0 & LEAVING == 0 {
             self.lock().slots.abandon(ticket);
         }
+    }
+}
+
+impl TcpClient {
+    /// Asks for a region; gives also where its memory is, if the node's device has it.
+    pub(crate) fn poll_opened(
+        &self,
+        cx: &mut Context<'_>,
+        wait: &mut Wait,
+        region: RegionId,
+        rights: Rights,
+    ) -> Poll<Result<(Opened, Option<MemoryBody>), OpenError>> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let fresh = wait.ticket.is_none();
+        if fresh {
+            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
+            let body = OpenBody { region: region.0.into(), rights: rights.to_bits().into() };
+            let header = header(FrameKind::Open, 0, 0, ticket.0, OpenBody::BYTES);
+            self.post(state, &header, [body.as_bytes(), &[]]);
+        }
+        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };
+        let taken = state.slots.collect_with(ticket, |answer| opened(answer, region, rights));
+        Poll::Ready(taken.unwrap_or(Err(OpenError::Protocol)))
     }
 }
 

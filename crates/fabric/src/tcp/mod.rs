@@ -7,6 +7,7 @@
 
 mod agent;
 mod answer;
+mod attach;
 mod client;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
@@ -18,26 +19,50 @@ mod peer;
 mod port;
 mod stream;
 
+pub(crate) use client::TcpClient;
+#[cfg(feature = "verbs")]
+pub(crate) use handshake::exactly;
 pub(crate) use port::TcpPort;
 
 use crate::ConnectOptions;
 use crate::error::ConnectError;
 use crate::link::Link;
+use crate::registry::PeerId;
 use crate::seam::{Random, Seeded, system_random};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connects to `host`, which is HOST:PORT.
 pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Link>, ConnectError> {
-    let deadline = Instant::now() + options.deadline;
-    let named = |error| name(error, host);
+    let (stream, peer) = dial("tcp", host, options, Instant::now() + options.deadline)?;
+    Ok(start(stream, peer)?)
+}
+
+/// Makes a connection of a stream that was let in.
+pub(crate) fn start(stream: TcpStream, peer: PeerId) -> Result<Arc<TcpClient>, ConnectError> {
+    stream::prepare(&stream)?;
+    Ok(TcpClient::start(stream.into(), peer))
+}
+
+/// A stream to `host` that the node has let in, and the number that it gave it.
+pub(crate) fn dial(
+    scheme: &str,
+    host: &str,
+    options: &ConnectOptions,
+    deadline: Instant,
+) -> Result<(TcpStream, PeerId), ConnectError> {
+    let address = format!("{scheme}://{host}");
+    let named = |error| name(error, &address);
     let addresses: Vec<SocketAddr> = host
         .to_socket_addrs()
         .map_err(|error| match error.kind() {
             ErrorKind::InvalidInput => ConnectError::Address { address: host.to_string() },
-            _ => ConnectError::NoNode { address: format!("tcp://{host}"), cause: error },
+            _ => ConnectError::NoNode { address: address.clone(), cause: error },
         })?
         .collect();
     let mut seed = [0; 8];
@@ -69,12 +94,12 @@ fn may_pass(error: &ConnectError) -> bool {
 }
 
 /// Says where nobody was found.
-fn name(error: ConnectError, host: &str) -> ConnectError {
+fn name(error: ConnectError, address: &str) -> ConnectError {
     use ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
     let absent = [ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut];
     match error {
         ConnectError::System(cause) if absent.contains(&cause.kind()) => {
-            ConnectError::NoNode { address: format!("tcp://{host}"), cause }
+            ConnectError::NoNode { address: address.to_string(), cause }
         }
         ConnectError::System(cause) if cause.kind() == ErrorKind::UnexpectedEof => ConnectError::Protocol,
         other => other,
@@ -86,10 +111,10 @@ fn attempt(
     addresses: &[SocketAddr],
     options: &ConnectOptions,
     deadline: Instant,
-) -> Result<Arc<dyn Link>, ConnectError> {
+) -> Result<(TcpStream, PeerId), ConnectError> {
     let mut last = ConnectError::Deadline;
     for address in addresses {
-        let stream = match TcpStream::connect_timeout(address, handshake::left(deadline)?) {
+        let stream = match open(address, options.bind, handshake::left(deadline)?) {
             Ok(stream) => stream,
             Err(error) => {
                 last = error.into();
@@ -98,10 +123,35 @@ fn attempt(
         };
         stream.set_nodelay(true)?;
         let peer = handshake::introduce(&stream, options.token.as_deref(), deadline)?;
-        stream::prepare(&stream)?;
-        return Ok(client::TcpClient::start(stream.into(), peer));
+        return Ok((stream, peer));
     }
     Err(last)
+}
+
+/// A stream to `address`, from `bind` if that is said.
+fn open(address: &SocketAddr, bind: Option<IpAddr>, limit: Duration) -> std::io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect_timeout(address, limit) };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddr::new(bind, 0))?;
+    match rustix::net::connect(&socket, address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let mut waiting = [PollFd::new(&socket, PollFlags::OUT)];
+            let limit = Timespec {
+                tv_sec: limit.as_secs().min(3600) as i64,
+                tv_nsec: i64::from(limit.subsec_nanos()),
+            };
+            if rustix::event::poll(&mut waiting, Some(&limit))? == 0 {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            rustix::net::sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket.into())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::node::{Core, count};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Reply, ReplySink, Request, Service};
 use crate::tcp::agent::{Agent, Nonsense, PIECE_BYTES};
+use crate::tcp::attach::{attach, renew};
 use crate::tcp::outbound::Outbound;
 use crate::tcp::stream::{Inbound, Received, header};
 use barn_layout::frame::{FrameError, FrameKind};
@@ -35,6 +36,8 @@ pub(super) struct Peer {
     inbound: Inbound,
     out: Outbound,
     agent: Agent,
+    /// Whether this stream is only the control path of something faster.
+    pub(super) attached: bool,
     /// What epoll is asked for.
     pub(super) interest: EventFlags,
     /// Whether it is on the port's list of those with something to do.
@@ -85,6 +88,7 @@ impl Peer {
             inbound: Inbound::default(),
             out: Outbound::default(),
             agent: Agent::default(),
+            attached: false,
             interest: EventFlags::IN,
             listed: false,
         }
@@ -102,7 +106,7 @@ impl Peer {
     /// Takes what came, does what it asks for, and sends the answers.
     pub(super) fn serve(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         service: &mut dyn Service,
         spare: &mut Spare,
     ) -> Result<Served, End> {
@@ -120,7 +124,7 @@ impl Peer {
         served
     }
 
-    fn serve_with(&mut self, core: &Core, service: &mut dyn Service) -> Result<Served, End> {
+    fn serve_with(&mut self, core: &mut Core, service: &mut dyn Service) -> Result<Served, End> {
         let taken = self.out.taken();
         // What was left over goes first; only when it is done is more taken.
         let mut work = self.advance(core, service)?;
@@ -149,9 +153,9 @@ impl Peer {
     }
 
     /// Does what the bytes that are here ask for, until the peer has enough answers waiting.
-    fn advance(&mut self, core: &Core, service: &mut dyn Service) -> Result<usize, End> {
+    fn advance(&mut self, core: &mut Core, service: &mut dyn Service) -> Result<usize, End> {
         let (mut operations, mut messages, mut ahead) = (0, 0, 0);
-        let Self { id: peer, inbound, out, agent, .. } = self;
+        let Self { id: peer, inbound, out, agent, attached, socket, .. } = self;
         let mut end = Ok(());
         while out.pending() < HIGH_WATER_BYTES {
             if agent.is_reading() {
@@ -187,7 +191,12 @@ impl Peer {
                     service.message(*peer, body);
                     Ok(())
                 }
-                FrameKind::Open => agent.open(&core.registry, *peer, frame.id, body, out).map_err(End::from),
+                FrameKind::Open => agent.open(core, *peer, frame.id, body, out).map_err(End::from),
+                FrameKind::Attach => {
+                    let done = attach(core, *peer, socket, *attached, frame.id, body, out);
+                    done.map(|now| *attached |= now).map_err(End::from)
+                }
+                FrameKind::Renew => renew(core, *peer, frame.id, body, out).map_err(End::from),
                 FrameKind::Close => {
                     agent.close(frame.id);
                     Ok(())
@@ -202,6 +211,8 @@ impl Peer {
                 | FrameKind::Done
                 | FrameKind::Piece
                 | FrameKind::Reply
+                | FrameKind::Attached
+                | FrameKind::Renewed
                 | FrameKind::Pong => Err(End::Expelled),
             };
             if done.is_err() {

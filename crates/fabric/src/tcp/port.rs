@@ -60,6 +60,8 @@ pub(crate) struct TcpPort {
     newcomers: BTreeMap<u64, Newcomer>,
     next_newcomer: u64,
     peers: HashMap<u64, Peer>,
+    /// How many of them do everything but control by other means.
+    attached: usize,
     hot: Vec<Hot>,
     crowded: u32,
     /// Peers with something to do that no event tells of.
@@ -112,6 +114,7 @@ impl TcpPort {
             newcomers: BTreeMap::new(),
             next_newcomer: 0,
             peers: HashMap::new(),
+            attached: 0,
             hot: Vec::with_capacity(HOT_MAX),
             crowded: 0,
             listed: Vec::new(),
@@ -199,6 +202,8 @@ impl TcpPort {
 
     fn remove(&mut self, core: &mut Core, service: &mut dyn Service, peer: u64, end: End) {
         let Some(gone) = self.peers.remove(&peer) else { return };
+        self.attached -= usize::from(gone.attached);
+        core.with_carrier(|carrier, core| carrier.dismiss(core, service, PeerId(peer)));
         self.hot.retain(|hot| hot.peer != peer);
         core.unwatch(&gone.socket);
         if end == End::Expelled {
@@ -211,8 +216,10 @@ impl TcpPort {
     /// One turn of a peer; says how much there was to do.
     fn serve(&mut self, core: &mut Core, service: &mut dyn Service, peer: u64) -> usize {
         let Some(served) = self.peers.get_mut(&peer) else { return 0 };
+        let was_attached = served.attached;
         match served.serve(core, service, &mut self.spare) {
             Ok(done) => {
+                self.attached += usize::from(served.attached && !was_attached);
                 if done.more && !served.listed {
                     served.listed = true;
                     self.listed.push(peer);
@@ -228,6 +235,7 @@ impl TcpPort {
                 done.work
             }
             Err(end) => {
+                self.attached += usize::from(served.attached && !was_attached);
                 self.remove(core, service, peer, end);
                 1
             }
@@ -295,6 +303,10 @@ impl Port for TcpPort {
 
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize {
         let mut work = 0;
+        while let Some(PeerId(peer)) = core.unwanted.pop() {
+            self.remove(core, service, peer, End::Expelled);
+            work += 1;
+        }
         while let Some((peer, end)) = self.doomed.pop() {
             self.remove(core, service, peer, end);
             work += 1;
@@ -327,16 +339,17 @@ impl Port for TcpPort {
     }
 
     fn needs_events(&self) -> bool {
-        !self.peers.is_empty()
+        // Streams that are only control paths can wait a little.
+        self.peers.len() > self.attached
     }
 
-    fn before_sleep(&mut self) {
+    fn before_sleep(&mut self, _core: &mut Core) {
         // From here on epoll tells; a peer that speaks again is hot again.
         self.hot.clear();
         self.crowded = 0;
     }
 
-    fn after_sleep(&mut self) {}
+    fn after_sleep(&mut self, _core: &mut Core) {}
 
     fn send(&mut self, core: &mut Core, outgoing: &Outgoing) -> bool {
         let (Outgoing::Reply { peer: PeerId(peer), .. } | Outgoing::Message { peer: PeerId(peer), .. }) =

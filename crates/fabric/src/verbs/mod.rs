@@ -1,0 +1,25 @@
+//! The verbs transport: RDMA hardware, or software that plays it.
+//!
+//! Its address is `verbs://HOST:PORT`, where HOST:PORT is the node's tcp listener. A connection is
+//! one of tcp's (the same handshake, proof and policy) that then asks for queue pairs; the stream
+//! stays as its control path: it opens and closes regions, renews queue pairs, and its end is the
+//! peer's. Everything else is the device's: one-sided operations never enter the node's process,
+//! and messages are WRITEs into the receiver's ring, told by completions.
+//!
+//! libibverbs is loaded when it is first asked for: a program that was built with this transport
+//! runs where there is none, and says why.
+
+mod carrier;
+mod channel;
+mod choose;
+mod client;
+mod connect;
+mod id;
+mod link;
+mod operations;
+mod peer;
+mod port;
+mod sys;
+
+pub(crate) use connect::connect;
+pub(crate) use port::VerbsPort;
