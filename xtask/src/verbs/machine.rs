@@ -30,6 +30,27 @@ pub(super) struct Guest {
     pub(super) network: Vec<String>,
 }
 
+impl Guest {
+    /// One guest with both devices, and no network but its own.
+    pub(super) fn alone() -> Self {
+        Self { role: "one", network: Vec::new() }
+    }
+
+    /// Two guests, a device each, joined by a socket in `dir`. The first listens; the second, which is
+    /// started after it, connects again until it can.
+    pub(super) fn pair(dir: &Path) -> Vec<Self> {
+        let socket = dir.join("network");
+        let guest = |role, server, mac: &str| {
+            let ends = if server { "server=on" } else { "server=off,reconnect=1" };
+            let stream = format!("stream,id=net,{ends},addr.type=unix,addr.path={}", socket.display());
+            // No boot from the network, and packets as long as the guest's link wants them.
+            let card = format!("virtio-net-pci,netdev=net,mac={mac},romfile=,host_mtu=9000");
+            Self { role, network: ["-netdev", &stream, "-device", &card].map(String::from).to_vec() }
+        };
+        vec![guest("a", true, "52:54:00:0a:09:01"), guest("b", false, "52:54:00:0a:09:02")]
+    }
+}
+
 /// What guests have in common.
 #[derive(Debug)]
 pub(super) struct Boot<'a> {

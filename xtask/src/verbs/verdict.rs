@@ -1,11 +1,66 @@
 //! How a run ended, in words: which of the ways to fail it was, and where to look.
 
 use super::console::Transcript;
+use super::jobs::{Ended, Job, Ran};
 use super::machine::{End, Report};
+use super::work;
+use crate::{Outcome, Stage};
+
+/// One line about all guests and all of their jobs.
+pub(super) fn all(reports: &[Report], jobs: &[Job]) -> Stage {
+    for report in reports {
+        guest(report)?;
+    }
+    let mut results = Vec::new();
+    for job in jobs {
+        let runs: Vec<&Ran> = reports.iter().filter_map(|report| ran(report, &job.name)).collect();
+        if runs.len() != reports.len() {
+            return Err(format!("the job {} did not run in every guest", job.name));
+        }
+        results.push(judged(&job.name, &runs));
+    }
+    let boot_seconds = reports.iter().map(|report| report.boot_seconds).fold(0.0, f64::max);
+    let ended =
+        reports.iter().flat_map(|report| &report.transcript.jobs).filter_map(|ran| ran.ended.as_ref());
+    let job_seconds =
+        ended.map(|ended| ended.milliseconds).sum::<u64>() as f64 / 1000.0 / reports.len() as f64;
+    let said = |good: bool| -> Vec<&str> {
+        let chosen = results.iter().filter(|result| result.is_ok() == good);
+        chosen.map(|result| result.as_ref().unwrap_or_else(|why| why).as_str()).collect()
+    };
+    let (passed, failed) = (said(true), said(false));
+    let line = format!(
+        "{} jobs passed, {} failed, boot {boot_seconds:.0} s, jobs {job_seconds:.0} s",
+        passed.len(),
+        failed.len()
+    );
+    let list = |of: &[&str]| {
+        of.iter().filter(|text| !text.is_empty()).map(|text| format!("; {text}")).collect::<String>()
+    };
+    if failed.is_empty() { Ok(Outcome::Passed(line + &list(&passed))) } else { Err(line + &list(&failed)) }
+}
+
+fn ran<'a>(report: &'a Report, name: &str) -> Option<&'a Ran> {
+    report.transcript.jobs.iter().find(|ran| ran.name == name)
+}
+
+/// A job over all guests: what it found, or why it failed.
+fn judged(name: &str, runs: &[&Ran]) -> Result<String, String> {
+    for ran in runs {
+        match &ran.ended {
+            Some(ended) if Ended::well(ended) => {}
+            Some(ended) => return Err(format!("{name} {ended}")),
+            None => return Err(format!("{name} did not end")),
+        }
+    }
+    // Of two guests the client's words count: it is the last.
+    let (Some(work), Some(client)) = (work::named(name), runs.last()) else { return Ok(String::new()) };
+    (work.check)(&client.output).map_err(|why| format!("{name}: {why}"))
+}
 
 /// `Err` if the guest did not get to its end: its kernel panicked, its set-up failed, it hung, qemu
 /// died. Jobs that failed are another matter.
-pub(super) fn of(report: &Report) -> Result<(), String> {
+fn guest(report: &Report) -> Result<(), String> {
     let log = std::fs::read(&report.kernel_log).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     why(&report.transcript, &report.end, &log)
