@@ -24,6 +24,7 @@ mod simulate;
 mod test;
 mod tidy;
 mod tools;
+mod verbs;
 
 /// How a stage ended well. Ending badly is an `Err` with the reason in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,8 @@ enum Command {
     Crash(crash::Args),
     /// Run the tests that Miri can run, where a nightly toolchain has it.
     Miri,
+    /// Run real RDMA verbs on software RoCE devices, in a virtual machine.
+    Verbs(verbs::Args),
     /// Write docs/layout.md from the declarations in crates/layout.
     Layout,
     /// Check licences and sources of all dependencies against deny.toml.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Linearizable(args) => linearizable::run(&args),
         Command::Crash(args) => crash::run(&args),
         Command::Miri => miri::stage(),
+        Command::Verbs(args) => verbs::run(&args),
         Command::Layout => layout::run(),
         Command::Licences => licences::stage(),
     };

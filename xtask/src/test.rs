@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::run::{Job, works};
 use crate::{
     Outcome, Stage, crash, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate,
-    tidy, tools,
+    tidy, tools, verbs,
 };
 
 /// A stage's name, what it demands, and what runs it.
@@ -36,6 +36,7 @@ const STAGES: &[Entry] = &[
     ),
     ("crash", "nodes killed under load: nothing lost that was promised", crash::stage),
     ("simulate", "a short run of seeds on the simulated fabric", simulate::stage),
+    ("verbs", "real RDMA verbs between software RoCE devices, in a virtual machine", verbs::stage),
     ("fuzz", "each parser for a short while, with coverage", fuzz::stage),
     ("plants", "each planted bug is caught by its gate", plants::stage),
     ("miri", "undefined behaviour, where a nightly toolchain has Miri", miri::stage),

@@ -62,17 +62,19 @@ fn install(tool: &Tool) -> bool {
     println!("{} is missing; trying: {}", tool.name, command(&tool.from));
     let done = match tool.from {
         From::Rustup(component) => Job::new("rustup", &["component", "add", component]).run(),
-        From::Apt(package) => {
-            // Only root may, and only where there is apt-get.
-            let root = Job::new("id", &["-u"]).quiet().run().is_ok_and(|done| done.output.trim() == "0");
-            if !root || !works("apt-get", &["--version"]) {
-                return false;
-            }
-            let _ = Job::new("apt-get", &["update", "-q"]).quiet().run();
-            Job::new("apt-get", &["install", "-y", "-q", "--no-install-recommends", package])
-                .env("DEBIAN_FRONTEND", "noninteractive")
-                .run()
-        }
+        From::Apt(package) => return apt(&[package]) && works(tool.probe.0, tool.probe.1),
     };
     done.is_ok_and(|done| done.status.success()) && works(tool.probe.0, tool.probe.1)
+}
+
+/// Installs packages of Debian and Ubuntu, where we are root and there is apt-get.
+pub(crate) fn apt(packages: &[&str]) -> bool {
+    let root = Job::new("id", &["-u"]).quiet().run().is_ok_and(|done| done.output.trim() == "0");
+    if !root || !works("apt-get", &["--version"]) {
+        return false;
+    }
+    let _ = Job::new("apt-get", &["update", "-q"]).quiet().run();
+    let args = [&["install", "-y", "-q", "--no-install-recommends"], packages].concat();
+    let done = Job::new("apt-get", &args).env("DEBIAN_FRONTEND", "noninteractive").run();
+    done.is_ok_and(|done| done.status.success())
 }
