@@ -61,6 +61,60 @@ pub fn read_slot(
     load_message(words, at + ARRIVAL_BYTES as u64, arrival.bytes as usize, into).map(Some)
 }
 
+/// Writes a message into a slot of a mirror that is sent as one WRITE which may be lost, or arrive
+/// in part or late: as [`write_slot`], with a checksum in the header's spare word. Says how many
+/// bytes of the slot are to be sent, in whole words.
+#[cfg(not(loom))]
+pub(crate) fn write_checked(words: &Words, at: u64, lap: u32, header: &MessageHeader, body: &[u8]) -> usize {
+    let header = MessageHeader { reserved: checksum(lap, header, body).into(), ..*header };
+    write_slot(words, at, lap, &header, body);
+    (ARRIVAL_BYTES + MessageHeader::BYTES + body.len()).next_multiple_of(barn_layout::limits::WORD_BYTES)
+}
+
+/// Takes the message of lap `lap` from a slot that [`write_checked`] was sent to, if all of it has
+/// arrived. Another lap, or a message that is not whole, is none: it is sent again.
+#[cfg(not(loom))]
+pub(crate) fn read_checked(words: &Words, at: u64, lap: u32, into: &mut Vec<u8>) -> Option<MessageHeader> {
+    // SYNC: Acquire: as in `read_slot`; a device is no partner, which is why the checksum decides.
+    let arrival = Arrival::from_bits(words.load_word(at, Ordering::Acquire).ok()?);
+    if arrival.number != lap || arrival.bytes as usize > MessageHeader::BYTES + SLOT_BODY_BYTES_MAX {
+        return None;
+    }
+    let start = into.len();
+    let header = load_message(words, at + ARRIVAL_BYTES as u64, arrival.bytes as usize, into).ok()?;
+    let whole = checksum(lap, &header, &into[start..]) == header.reserved.get();
+    if whole || planted("verbs_slot_unchecked") {
+        return Some(header);
+    }
+    into.truncate(start);
+    None
+}
+
+/// The lap that a slot holds now.
+#[cfg(not(loom))]
+pub(crate) fn lap_of(words: &Words, at: u64) -> u32 {
+    Arrival::from_bits(words.load_word(at, Ordering::Relaxed).unwrap_or(0)).number
+}
+
+/// Tells a message from a mix of two: every word goes into it, and its place with it. Not against
+/// forgery: a slot is its client's own.
+#[cfg(not(loom))]
+fn checksum(lap: u32, header: &MessageHeader, body: &[u8]) -> u32 {
+    // The odd constants of splitmix64's finish: each bit of a word reaches half of the sum's.
+    let mix = |sum: u64, word: u64| {
+        let mixed = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb).rotate_left(23)
+    };
+    let [id, lengths, kinds] = header.to_words();
+    let start = [u64::from(lap) << 32 | body.len() as u64, id, lengths, kinds & u64::from(u32::MAX)];
+    let (words, rest) = body.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let body = words.iter().chain(std::iter::once(&last)).map(|word| u64::from_le_bytes(*word));
+    let sum = start.into_iter().chain(body).fold(0x9e37_79b9_7f4a_7c15, mix);
+    (sum ^ (sum >> 32)) as u32
+}
+
 /// The writing side's count of the requests: which slot and which lap come next.
 #[derive(Debug)]
 pub struct Window {
@@ -109,6 +163,35 @@ mod tests {
             assert_eq!((taken.id.get(), body.as_slice()), (id, [id as u8; 100].as_slice()));
             node.advance();
         }
+    }
+
+    #[test]
+    fn a_request_that_arrived_in_part_is_none() {
+        // Every mix of an older message's words and a newer one's, but for all of the newer.
+        let (old, new) = (Words::private(SLOT_BYTES), Words::private(SLOT_BYTES));
+        let (older, newer) = ([7u8; 21], [9u8; 29]);
+        write_checked(&old, 0, 4, &header(1), &older);
+        let bytes = write_checked(&new, 0, 5, &header(2), &newer);
+        let words = bytes / 8;
+        for mix in 0..1u32 << words {
+            let slot = Words::private(SLOT_BYTES);
+            for word in 0..words {
+                let from = if mix >> word & 1 == 1 { &new } else { &old };
+                let value = from.load_word(word as u64 * 8, Ordering::Relaxed).unwrap();
+                slot.store_word(word as u64 * 8, value, Ordering::Relaxed).unwrap();
+            }
+            let mut body = Vec::new();
+            let taken = read_checked(&slot, 0, 5, &mut body);
+            // A word that is the same in both may come from either.
+            let whole = (0..words).all(|word| {
+                let load = |from: &Words| from.load_word(word as u64 * 8, Ordering::Relaxed);
+                load(&slot) == load(&new)
+            });
+            assert_eq!(taken.is_some(), whole, "mix {mix:b}");
+            assert_eq!(body.as_slice(), if whole { &newer[..] } else { &[] });
+        }
+        let mut body = Vec::new();
+        assert!(read_checked(&new, 0, 6, &mut body).is_none(), "an old lap was taken");
     }
 
     #[test]

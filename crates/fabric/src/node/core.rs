@@ -148,6 +148,9 @@ pub(crate) trait Carrier: Send {
     /// As [`Port::sweep`].
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize;
 
+    /// As [`Port::lingers`].
+    fn lingers(&self) -> bool;
+
     /// As [`Port::before_sleep`].
     fn before_sleep(&mut self);
 
@@ -169,6 +172,11 @@ pub(crate) trait Port {
 
     /// Whether something that a busy loop must not leave waiting comes by events alone.
     fn needs_events(&self) -> bool;
+
+    /// Whether something may come that nothing tells of, so that the loop had better not sleep soon.
+    fn lingers(&self, _core: &Core) -> bool {
+        false
+    }
 
     /// The loop is about to sleep: from now on whoever has something must ring.
     fn before_sleep(&mut self, core: &mut Core);

@@ -13,15 +13,17 @@ use super::choose::{self, Path};
 use super::client::{first_packet, operations_pair};
 use super::connect::{end, remote};
 use super::id::{OWNER_MASK, Role, unpack};
+use super::datagrams::{self, Datagrams};
 use super::peer::VerbsPeer;
 use super::sys::{
     Access, Completed, Completion, CompletionQueue, Device, MemoryRegion, ProtectionDomain, Remote, Status,
 };
+use super::window::{self, RequestWindow, kept};
 use crate::node::{Carrier, Core, NodeOptions, count};
 use crate::registry::{Grant, Held, PeerId};
 use crate::service::{Outgoing, Service};
 use crate::{VerbsError, VerbsOption};
-use barn_layout::channel::ChannelShape;
+use barn_layout::channel::{ChannelShape, SLOT_BYTES};
 use barn_layout::frame::{MemoryBody, Outcome, QueuePairsBody, RenewBody};
 use rustix::event::epoll::EventFlags;
 use std::collections::HashMap;
@@ -31,11 +33,15 @@ use std::sync::Arc;
 /// Entries of a group's completion queue.
 const ENTRIES: usize = 16 << 10;
 /// Entries that a peer's queue pairs can fill at once, if everything fails: all that is posted.
-const ENTRIES_PER_PEER: usize = channel::RECEIVES + channel::REQUESTS;
+const ENTRIES_PER_PEER: usize = channel::RECEIVES + channel::REQUESTS + window::RECEIVES;
 
 /// A completion queue, and how many entries of it are spoken for.
 struct Group {
     device: Arc<Device>,
+    /// Port and GID of the way by which its peers come.
+    path: (u8, u8),
+    /// What replies to them go by, in HERD's mode.
+    datagrams: Option<Datagrams>,
     queue: Arc<CompletionQueue>,
     entries: usize,
     taken: usize,
@@ -53,6 +59,10 @@ pub(super) struct Verbs {
     listed: Vec<u32>,
     /// Peers that failed and are to go.
     failed: Vec<u32>,
+    /// Peers of HERD's mode.
+    windows: Vec<u32>,
+    /// Whether every slot is to be looked at.
+    thorough: bool,
     /// Messages of the node's own, counted.
     sent: u64,
     batch: Vec<Completion>,
@@ -75,15 +85,18 @@ impl Verbs {
             next_owner: 0,
             listed: Vec::new(),
             failed: Vec::new(),
+            windows: Vec::new(),
+            thorough: false,
             sent: 0,
             batch: Vec::new(),
         })
     }
 
     /// A group of that device with room for another peer; a new one if there is none.
-    fn group(&mut self, core: &Core, device: &Arc<Device>) -> Result<usize, VerbsError> {
+    fn group(&mut self, core: &Core, device: &Arc<Device>, path: (u8, u8)) -> Result<usize, VerbsError> {
         let fits = |group: &Group| {
-            Arc::ptr_eq(&group.device, device) && group.taken + ENTRIES_PER_PEER <= group.entries
+            let room = group.taken + ENTRIES_PER_PEER <= group.entries;
+            Arc::ptr_eq(&group.device, device) && group.path == path && room
         };
         if let Some(found) = self.groups.iter().position(fits) {
             return Ok(found);
@@ -93,7 +106,8 @@ impl Verbs {
         let token = self.groups.len() as u64;
         core.watch(queue.descriptor(), self.number, token, EventFlags::IN)
             .map_err(|errno| VerbsError::Step { step: "watching a completion queue", cause: errno.into() })?;
-        self.groups.push(Group { device: device.clone(), queue, entries, taken: 0 });
+        let taken = datagrams::REQUESTS;
+        self.groups.push(Group { device: device.clone(), path, datagrams: None, queue, entries, taken });
         Ok(self.groups.len() - 1)
     }
 
@@ -113,15 +127,16 @@ impl Verbs {
         (device, path): (Arc<Device>, Path),
         theirs: &QueuePairsBody,
     ) -> Result<QueuePairsBody, VerbsError> {
-        let group = self.group(core, &device)?;
+        let at = (path.port, path.gid.index);
+        let group = self.group(core, &device, at)?;
         let queue = self.groups[group].queue.clone();
         let owner = self.owner();
         let domain = ProtectionDomain::new(&device)?;
         let operations = operations_pair(&domain, &queue, &path)?;
-        let ring_bytes = theirs.ring_bytes.get() as usize;
-        let mut channel = Channel::new(&domain, &queue, (path.port, path.gid.index), owner, ring_bytes, 0)?;
+        let (ring_bytes, window) = (theirs.ring_bytes.get() as usize, theirs.window.get() as usize);
+        let mut channel = Channel::new(&domain, &queue, at, owner, ring_bytes, window * SLOT_BYTES)?;
         let packets = (first_packet()?, first_packet()?);
-        let ours = QueuePairsBody {
+        let mut ours = QueuePairsBody {
             operations_pair: operations.number().into(),
             operations_packet: packets.0.into(),
             messages_pair: channel.pair.number().into(),
@@ -136,12 +151,42 @@ impl Verbs {
         let (queue_pair, packet) = (theirs.messages_pair.get(), theirs.messages_packet.get());
         channel.pair.connect(Some(&Remote { queue_pair, packet, ..remote }), packets.1)?;
         channel.set_remote(theirs.memory_address.get(), theirs.memory_key.get());
+        let window = match window {
+            0 => None,
+            window => {
+                let datagrams = self.datagrams(group)?;
+                let to = datagrams.pair.address(theirs.gid, theirs.lid.get())?;
+                ours.datagrams_pair = datagrams.pair.number().into();
+                let memory = (channel.inbound.words(), ring_bytes);
+                let client = (theirs.datagrams_pair.get(), theirs.datagrams_key.get());
+                let made = RequestWindow::new(&domain, &queue, at, owner, memory, to, client)?;
+                let packet = first_packet()?;
+                let (queue_pair, first) = (theirs.requests_pair.get(), theirs.requests_packet.get() & 0xff_ffff);
+                made.requests.connect(Some(&Remote { queue_pair, packet: first, ..remote }), packet)?;
+                ours.requests_pair = made.requests.number().into();
+                ours.requests_packet = packet.into();
+                ours.window = theirs.window;
+                self.windows.push(owner);
+                Some((made, kept(window, remote.mtu)))
+            }
+        };
         self.groups[group].taken += ENTRIES_PER_PEER;
-        let made = VerbsPeer::new(peer, domain, operations, (remote, path), group, channel, ring_bytes);
+        let ways = (remote, path);
+        let made = VerbsPeer::new(peer, domain, operations, ways, group, channel, ring_bytes, window);
         self.peers.insert(owner, made);
         self.owners.insert(peer, owner);
         count_peers(core, self.peers.len());
         Ok(ours)
+    }
+
+    /// The queue pair of a group's replies, made at the first use.
+    fn datagrams(&mut self, group: usize) -> Result<&Datagrams, VerbsError> {
+        let number = group as u32;
+        let group = &mut self.groups[group];
+        if group.datagrams.is_none() {
+            group.datagrams = Some(Datagrams::new(&group.device, &group.queue, group.path, number)?);
+        }
+        group.datagrams.as_ref().ok_or(VerbsError::NotOffered)
     }
 
     fn list(&mut self, owner: u32) {
@@ -179,6 +224,12 @@ impl Verbs {
 
     fn completed(&mut self, completion: &Completion) -> bool {
         let Some((role, owner, number)) = unpack(completion.id) else { return false };
+        if role == Role::Datagram {
+            // The owner is a group. A datagram that failed is lost as others are.
+            let group = self.groups.get_mut(owner as usize).and_then(|group| group.datagrams.as_mut());
+            group.into_iter().for_each(|datagrams| datagrams.is_done(number));
+            return false;
+        }
         // What a peer that has gone since had under way.
         let Some(peer) = self.peers.get_mut(&owner) else { return false };
         match (role, completion.status, completion.what) {
@@ -186,6 +237,7 @@ impl Verbs {
                 peer.channel.was_pushed(immediate);
             }
             (Role::Push, Status::Done, _) => peer.channel.is_done(number),
+            (Role::Rung, Status::Done, Completed::Written { immediate }) if peer.rung(immediate).is_ok() => {}
             _ => {
                 self.failed.push(owner);
                 return true;
@@ -201,9 +253,11 @@ impl Verbs {
         for owner in std::mem::take(&mut self.listed) {
             let Some(peer) = self.peers.get_mut(&owner) else { continue };
             peer.listed = false;
-            match peer.serve(service, &core.outbox, core.options.backlog_bytes_max) {
+            match peer.serve(service, &core.outbox, core.options.backlog_bytes_max, self.thorough) {
                 Ok(served) => {
-                    work += 1 + served.messages;
+                    let group = &mut self.groups[peer.group];
+                    group.datagrams.iter_mut().for_each(|datagrams| peer.send_kept(datagrams));
+                    work += served.messages;
                     let (came, went) = peer.take_bytes();
                     count(&core.stats.messages, served.messages as u64);
                     count(&core.stats.verbs.bytes_in, came);
@@ -215,7 +269,25 @@ impl Verbs {
                 Err(_) => self.failed.push(owner),
             }
         }
+        for group in &mut self.groups {
+            if let Some(datagrams) = &mut group.datagrams
+                && datagrams.flush().is_err()
+            {
+                // Lost, as datagrams may be: whoever misses one asks again.
+                continue;
+            }
+        }
         work
+    }
+
+    /// Looks for requests that nothing tells of.
+    fn look_at_windows(&mut self) {
+        for at in 0..self.windows.len() {
+            let owner = self.windows[at];
+            if self.peers.get(&owner).is_some_and(|peer| self.thorough || peer.has_request()) {
+                self.list(owner);
+            }
+        }
     }
 }
 
@@ -235,7 +307,8 @@ impl Carrier for Verbs {
     ) -> Result<QueuePairsBody, Outcome> {
         let ring_bytes = body.ring_bytes.get() as usize;
         let shape = ChannelShape::new(ring_bytes, body.window.get() as usize);
-        if ring_bytes > core.options.ring_bytes_max || shape.is_none() {
+        let window = body.window.get() as usize;
+        if ring_bytes > core.options.ring_bytes_max || window > core.options.window_max || shape.is_none() {
             return Err(Outcome::NoRoom);
         }
         let choice = match &core.options.verbs {
@@ -281,10 +354,11 @@ impl Carrier for Verbs {
         // What it sent before it went: its device has had an answer for it, so that it is here.
         self.take_completions();
         if let Some(peer) = self.peers.get_mut(&owner) {
-            while peer.serve(service, &core.outbox, usize::MAX).is_ok_and(|served| served.more) {}
+            while peer.serve(service, &core.outbox, usize::MAX, true).is_ok_and(|served| served.more) {}
         }
         if let Some(gone) = self.peers.remove(&owner) {
             self.groups[gone.group].taken -= ENTRIES_PER_PEER;
+            self.windows.retain(|with| *with != owner);
         }
         count_peers(core, self.peers.len());
     }
@@ -296,7 +370,9 @@ impl Carrier for Verbs {
     }
 
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize {
-        let work = self.take_completions() + self.serve_listed(core, service);
+        let told = self.take_completions();
+        self.look_at_windows();
+        let work = told + self.serve_listed(core, service);
         for owner in self.failed.drain(..) {
             // Its stream ends, and then everything it had is freed.
             core.unwanted.extend(self.peers.get(&owner).map(|peer| peer.id));
@@ -304,14 +380,21 @@ impl Carrier for Verbs {
         work
     }
 
+    fn lingers(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
     fn before_sleep(&mut self) {
+        self.thorough = true;
         for group in &self.groups {
             // A queue that cannot tell is gone; the next look at it finds that out.
             let _ = group.queue.notify();
         }
     }
 
-    fn after_sleep(&mut self) {}
+    fn after_sleep(&mut self) {
+        self.thorough = false;
+    }
 
     fn send(&mut self, _core: &mut Core, outgoing: &Outgoing) -> bool {
         let (Outgoing::Reply { peer, .. } | Outgoing::Message { peer, .. }) = outgoing;

@@ -13,6 +13,7 @@
 use super::channel::Channel;
 use super::choose::Path;
 use super::id::{Role, unpack};
+use super::lane::Lane;
 use super::operations::{self, Operations, Own, Progress};
 use super::sys::{
     Completed, Completion, CompletionQueue, Kind, ProtectionDomain, QueuePair, Remote, Room, Status,
@@ -31,7 +32,7 @@ use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::{Context, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,8 @@ pub(super) struct State {
     pub(super) operations: Operations,
     pub(super) channel: Channel,
     pub(super) mail: Mail,
+    /// Requests in HERD's mode.
+    pub(super) lane: Option<Lane>,
     pub(super) keys: HashMap<u64, Key>,
     /// The queue pair that is to replace one that failed, and the question that is out for it.
     pub(super) renewal: Option<(QueuePair, Ticket, u32)>,
@@ -88,16 +91,23 @@ pub(super) struct State {
     watching: bool,
     batch: Vec<Completion>,
     buffer: Vec<u8>,
+    flushes: u32,
+    /// When the reactor will see to repetitions, if it will.
+    repeating: Option<Instant>,
 }
 
+/// Flushes between two looks at the clock.
+const FLUSHES_PER_CLOCK: u32 = 64;
+
 impl State {
-    pub(super) fn new(operations: Operations, channel: Channel) -> Self {
+    pub(super) fn new(operations: Operations, channel: Channel, lane: Option<Lane>) -> Self {
         let (writer, reader) = channel.rings();
         Self {
             gone: false,
             operations,
             channel,
             mail: Mail::new(writer, reader),
+            lane,
             keys: HashMap::new(),
             renewal: None,
             parked: Vec::new(),
@@ -106,6 +116,8 @@ impl State {
             watching: false,
             batch: Vec::new(),
             buffer: Vec::new(),
+            flushes: 0,
+            repeating: None,
         }
     }
 
@@ -119,7 +131,29 @@ impl State {
         self.operations.flush()?;
         self.mail.tell_given_up();
         self.channel.flush(&self.mail.writer, &self.mail.reader)?;
+        if let Some(lane) = &mut self.lane {
+            self.flushes = self.flushes.wrapping_add(1);
+            // A look at the clock costs as much as a drive: a spinning thread looks now and then.
+            if !drive::in_place() || drive::parking() || self.flushes.is_multiple_of(FLUSHES_PER_CLOCK) {
+                lane.repeat(Instant::now());
+            }
+            lane.flush()?;
+        }
         Ok(())
+    }
+
+    /// A datagram came.
+    fn came(&mut self, place: u32, bytes: usize, from: u32) {
+        let Some(lane) = &mut self.lane else { return };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if let Some((ticket, header)) = lane.came(place, bytes, from, &mut buffer)
+            && let Some(into) = self.mail.slots.partial(ticket)
+        {
+            into.clear();
+            into.extend_from_slice(&buffer);
+            self.mail.slots.complete(ticket, header.status);
+        }
+        self.buffer = buffer;
     }
 
     /// Takes the messages that the node says are whole.
@@ -128,7 +162,11 @@ impl State {
         while self.mail.reader.next().1 != self.channel.announced {
             buffer.clear();
             let header = self.mail.reader.pop(&mut buffer)?.ok_or(Broken)?;
-            self.mail.arrived(&header, &buffer)?;
+            if let Some(answered) = self.mail.arrived(&header, &buffer)?
+                && let Some(lane) = &mut self.lane
+            {
+                lane.answered(answered);
+            }
         }
         self.buffer = buffer;
         Ok(())
@@ -221,6 +259,9 @@ impl VerbsClient {
         if came > 0 {
             state.take_messages()?;
             state.channel.replenish()?;
+            if let Some(lane) = &mut state.lane {
+                lane.replenish()?;
+            }
             // What became possible: a report, and what waited for room.
             state.flush()?;
         }
@@ -257,6 +298,14 @@ impl VerbsClient {
             }
             (Role::Push, Status::Done, _) => {
                 state.channel.is_done(number);
+                Ok(())
+            }
+            (Role::Request, Status::Done, _) => {
+                state.lane.iter_mut().for_each(|lane| lane.is_done(number));
+                Ok(())
+            }
+            (Role::Came, Status::Done, Completed::Received { bytes, from }) => {
+                state.came(number, bytes, from);
                 Ok(())
             }
             _ => Err(Broken),
@@ -372,7 +421,10 @@ impl VerbsClient {
                 self.arm(state);
                 let quiet = self.brought.load(Ordering::Relaxed) == before;
                 let sleeper = self.me.upgrade().map(|me| me as Arc<dyn Sleeper>);
-                drive::park_on(sleeper.filter(|_| quiet), Some(wait.left(Instant::now())));
+                let now = Instant::now();
+                let due = state.lane.as_ref().and_then(Lane::due).map(|due| due.saturating_duration_since(now));
+                let left = wait.left(now);
+                drive::park_on(sleeper.filter(|_| quiet), Some(due.map_or(left, |due| due.min(left))));
             }
             return Ok(());
         }
@@ -383,7 +435,20 @@ impl VerbsClient {
             For::Place => state.mail.slots.queue(cx.waker()),
         }
         self.watch(state);
+        self.repeat_later(state);
         Ok(())
+    }
+
+    /// Has the reactor see to repetitions while only a runtime's tasks wait.
+    fn repeat_later(&self, state: &mut State) {
+        let Some(due) = state.lane.as_ref().and_then(Lane::due) else { return };
+        if state.repeating.is_some_and(|at| at <= due) {
+            return;
+        }
+        state.repeating = Some(due);
+        if let Ok(reactor) = reactor() {
+            reactor.wake_at(due, Waker::from(Arc::new(Repeater(self.me.clone()))));
+        }
     }
 
     /// Gives an operation, a call or a message up.
@@ -427,6 +492,21 @@ impl VerbsClient {
         self.drive(state, None);
         if !state.gone && state.is_awaited() {
             self.arm(state);
+        }
+    }
+}
+
+/// Repeats what is due, when the reactor's clock says so.
+struct Repeater(Weak<VerbsClient>);
+
+impl Wake for Repeater {
+    fn wake(self: Arc<Self>) {
+        let Some(client) = self.0.upgrade() else { return };
+        let mut state = client.lock();
+        state.repeating = None;
+        client.drive(&mut state, None);
+        if !state.gone {
+            client.repeat_later(&mut state);
         }
     }
 }

@@ -4,15 +4,16 @@
 use super::channel::Channel;
 use super::choose::{self, Path};
 use super::client::{State, VerbsClient, first_packet, operations_pair};
+use super::lane::{self, Lane};
 use super::operations::{Operations, STAGING_BYTES};
 use super::sys::{Access, CompletionQueue, MemoryRegion, ProtectionDomain, Remote};
-use crate::connection::ConnectOptions;
+use crate::connection::{ConnectOptions, Messaging};
 use crate::error::ConnectError;
 use crate::link::Link;
 use crate::region::Words;
 use crate::tcp;
 use crate::VerbsError;
-use barn_layout::channel::{RING_BYTES_MAX, RING_BYTES_MIN};
+use barn_layout::channel::{RING_BYTES_MAX, RING_BYTES_MIN, WINDOW_MAX};
 use barn_layout::frame::{Frame, FrameHeader, FrameKind, Outcome, QueuePairsBody};
 use std::io::Write;
 use std::net::TcpStream;
@@ -35,12 +36,21 @@ pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Li
     let local = stream.local_addr()?.ip().to_canonical();
     let (device, path) = choose::open(options.device.as_ref(), local)?;
     let domain = ProtectionDomain::new(&device)?;
-    let queue = CompletionQueue::new(&device, ENTRIES.min(device.entries_max))?;
+    let window = match options.messaging {
+        Messaging::Ring => 0,
+        Messaging::RequestRegion { window } => window.clamp(1, WINDOW_MAX),
+    };
+    let entries = ENTRIES + if window > 0 { lane::entries(window) } else { 0 };
+    let queue = CompletionQueue::new(&device, entries.min(device.entries_max))?;
+    let at = (path.port, path.gid.index);
     let pair = operations_pair(&domain, &queue, &path)?;
-    let mut channel =
-        Channel::new(&domain, &queue, (path.port, path.gid.index), 0, options.ring_bytes, 0)?;
+    let mut channel = Channel::new(&domain, &queue, at, 0, options.ring_bytes, 0)?;
     let packets = (first_packet()?, first_packet()?);
-    let ours = QueuePairsBody {
+    let mut lane = match window {
+        0 => None,
+        window => Some((Lane::new(&domain, &queue, at, window, packets.0 | 1)?, packets.0 | 1)),
+    };
+    let mut ours = QueuePairsBody {
         operations_pair: pair.number().into(),
         operations_packet: packets.0.into(),
         messages_pair: channel.pair.number().into(),
@@ -50,7 +60,13 @@ pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Li
         ring_bytes: (options.ring_bytes as u32).into(),
         ..end(&path, device.reads_max)
     };
+    if let Some((lane, key)) = &lane {
+        lane.tell(first_packet()?, *key, &mut ours);
+    }
     let theirs = exchange(&stream, &ours, deadline)?;
+    if let Some((lane, _)) = &mut lane {
+        lane.connect(&ours, &theirs, options.ring_bytes)?;
+    }
     let remote = remote(&ours, &theirs, theirs.operations_pair.get(), theirs.operations_packet.get());
     pair.connect(Some(&remote), packets.0)?;
     let messages = Remote {
@@ -75,7 +91,7 @@ pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Li
         path,
         remote,
         stream_watch: OnceLock::new(),
-        state: Mutex::new(State::new(Operations::new(pair, staging), channel)),
+        state: Mutex::new(State::new(Operations::new(pair, staging), channel, lane.map(|(lane, _)| lane))),
     });
     client.watch_stream()?;
     Ok(client)

@@ -14,12 +14,19 @@ mod channel;
 mod choose;
 mod client;
 mod connect;
+mod datagrams;
 mod id;
+mod lane;
 mod link;
+mod loss;
 mod operations;
 mod peer;
 mod port;
 mod sys;
+mod window;
+
+#[cfg(feature = "conformance")]
+pub use loss::lose;
 
 pub(crate) use connect::connect;
 pub(crate) use port::VerbsPort;

@@ -6,7 +6,9 @@
 
 use super::channel::Channel;
 use super::choose::Path;
+use super::datagrams::Datagrams;
 use super::sys::{ProtectionDomain, QueuePair, Remote};
+use super::window::{Kept, Progress, RequestWindow};
 use crate::VerbsError;
 use crate::messaging::Corrupt;
 use crate::messaging::assembly::Assembly;
@@ -38,6 +40,8 @@ pub(super) struct VerbsPeer {
     pub(super) channel: Channel,
     pub(super) reader: RingReader,
     pub(super) answers: Answers,
+    /// Where its requests come in HERD's mode.
+    pub(super) window: Option<RequestWindow>,
     assembly: Assembly,
     /// Whether it is on the list of those with something to do.
     pub(super) listed: bool,
@@ -49,6 +53,8 @@ pub(super) struct VerbsPeer {
 /// The way back to the client.
 pub(super) struct Answers {
     ring: Backlog,
+    /// Answers to requests that came in slots.
+    pub(super) kept: Option<Kept>,
 }
 
 /// A peer that cannot stay.
@@ -69,7 +75,10 @@ impl From<VerbsError> for Expelled {
 
 impl ReplySink for Answers {
     fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
-        self.ring.push(said(Kind::Reply, id, status as u8, body.len()), body);
+        // A request that came in a slot is answered by a datagram, if the answer fits.
+        if !self.kept.as_mut().is_some_and(|kept| kept.answer(id, status, body)) {
+            self.ring.push(said(Kind::Reply, id, status as u8, body.len()), body);
+        }
     }
 }
 
@@ -90,8 +99,10 @@ impl VerbsPeer {
         group: usize,
         channel: Channel,
         ring_bytes: usize,
+        window: Option<(RequestWindow, Kept)>,
     ) -> Self {
         let (writer, reader) = channel.rings();
+        let (window, kept) = window.unzip();
         Self {
             id,
             domain,
@@ -101,7 +112,8 @@ impl VerbsPeer {
             group,
             channel,
             reader,
-            answers: Answers { ring: Backlog::new(writer, ring_bytes) },
+            answers: Answers { ring: Backlog::new(writer, ring_bytes), kept },
+            window,
             assembly: Assembly::default(),
             listed: false,
             bytes_in: 0,
@@ -115,10 +127,12 @@ impl VerbsPeer {
         service: &mut dyn Service,
         outbox: &Arc<Outbox>,
         backlog_bytes_max: usize,
+        thorough: bool,
     ) -> Result<Served, Expelled> {
         self.answers.ring.push_waiting();
         let mut messages = 0;
         if self.answers.ring.bytes() < BACKLOG_BYTES_HIGH {
+            messages += self.serve_window(service, outbox, thorough)?;
             messages += self.serve_ring(service, outbox)?;
         }
         if self.answers.ring.bytes() > backlog_bytes_max {
@@ -127,8 +141,61 @@ impl VerbsPeer {
         self.channel.replenish()?;
         self.channel.flush(&self.answers.ring.writer, &self.reader)?;
         // What waits for room goes on with the peer's next report, which is a completion.
-        let left = self.reader.next().1 != self.channel.announced;
+        let left = self.reader.next().1 != self.channel.announced || messages >= MESSAGES_PER_TURN;
         Ok(Served { messages, more: left && self.answers.ring.bytes() < BACKLOG_BYTES_HIGH })
+    }
+
+    /// Whether a request in a slot is to be looked at.
+    #[inline]
+    pub(super) fn has_request(&self) -> bool {
+        match (&self.window, &self.answers.kept) {
+            (Some(window), Some(kept)) => window.rung || window.has_next(kept),
+            _ => false,
+        }
+    }
+
+    fn serve_window(
+        &mut self,
+        service: &mut dyn Service,
+        outbox: &Arc<Outbox>,
+        thorough: bool,
+    ) -> Result<usize, Expelled> {
+        for turn in 0..MESSAGES_PER_TURN {
+            self.buffer.clear();
+            let (Some(window), Some(kept)) = (&mut self.window, &mut self.answers.kept) else { return Ok(0) };
+            let Some((_, header)) = window.take(kept, thorough, &mut self.buffer) else { return Ok(turn) };
+            if Kind::from_bits(header.kind) != Some(Kind::Request) {
+                return Err(Expelled);
+            }
+            self.bytes_in += self.buffer.len() as u64;
+            let request = Request { peer: self.id, method: header.method.get(), body: &self.buffer };
+            service.call(request, Reply::new(&mut self.answers, self.id, header.id.get(), outbox));
+        }
+        Ok(MESSAGES_PER_TURN)
+    }
+
+    /// The client rang about a slot.
+    pub(super) fn rung(&mut self, slot: u32) -> Result<(), Expelled> {
+        match (&mut self.window, &mut self.answers.kept) {
+            (Some(window), Some(kept)) => Ok(window.ring(slot, kept)?),
+            _ => Err(Expelled),
+        }
+    }
+
+    /// Hands the answers that are to leave as datagrams to `send`; one that it has no room for goes
+    /// by the ring.
+    pub(super) fn send_kept(&mut self, datagrams: &mut Datagrams) {
+        let Answers { ring, kept } = &mut self.answers;
+        let (Some(window), Some(kept)) = (&self.window, kept) else { return };
+        for index in std::mem::take(&mut kept.out) {
+            let slot = &mut kept.slots[index];
+            let Progress::Answered { status, body } = &slot.progress else { continue };
+            let header = said(Kind::Reply, slot.id, *status, body.len());
+            if !datagrams.push(&header, body, &window.to, window.datagrams) {
+                ring.push(header, body);
+                slot.progress = Progress::ByRing;
+            }
+        }
     }
 
     fn serve_ring(&mut self, service: &mut dyn Service, outbox: &Arc<Outbox>) -> Result<usize, Expelled> {

@@ -1,0 +1,228 @@
+//! The node's end of HERD's mode: slots that are looked at, and answers that are kept.
+//!
+//! A client writes its requests into slots of memory that the node looks at by itself (HERD section
+//! 4.2); replies go out as datagrams from one queue pair for all clients (`datagrams.rs`). A client
+//! that gets no answer writes the same request again and rings.
+//!
+//! What always holds: a lap of a slot is taken once, so that no request is done twice, however often
+//! it arrives; the answer to a slot's last request is kept until the next one comes, and given again
+//! to whoever rings about it; one that is still worked on is left alone.
+
+use super::channel::slots_at;
+use super::id::{Role, pack};
+use super::sys::{
+    AddressHandle, CompletionQueue, Kind, ProtectionDomain, QueuePair, Receive, Room,
+};
+use crate::VerbsError;
+use crate::messaging::request_region::{lap_of, read_checked};
+use crate::region::Words;
+use barn_layout::channel::SLOT_BYTES;
+use barn_layout::message::{Arrival, MessageHeader, Status};
+use barn_layout::planted;
+use std::sync::Arc;
+
+/// Rings that may come before the node has looked; past that they are lost, and come again.
+pub(super) const RECEIVES: usize = 64;
+/// Slots out of turn are looked at once in so many looks: only a loss makes them come before others.
+const LOOKS_PER_FULL_SCAN: u32 = 32;
+
+/// How far a slot's last request has come.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There was none.
+    #[default]
+    Free,
+    Working,
+    /// This was the answer.
+    Answered { status: u8, body: Vec<u8> },
+    /// The answer was long, and went by the ring, where nothing is lost.
+    ByRing,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// The lap that was taken last; 0 if none was.
+    lap: u32,
+    pub(super) id: u64,
+    pub(super) progress: Progress,
+}
+
+/// The answers to the requests in the slots.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) slots: Vec<Slot>,
+    /// Slots whose answer is to be sent, or sent again.
+    pub(super) out: Vec<usize>,
+    /// The longest body that a datagram takes.
+    body_bytes_max: usize,
+}
+
+impl Kept {
+    fn new(window: usize, body_bytes_max: usize) -> Self {
+        let slots = (0..window).map(|_| Slot::default()).collect();
+        Self { slots, out: Vec::new(), body_bytes_max }
+    }
+
+    /// Takes an answer, if it is to a request of a slot and fits a datagram; says whether it did.
+    pub(super) fn answer(&mut self, id: u64, status: Status, body: &[u8]) -> bool {
+        let mut working = self.slots.iter_mut().enumerate();
+        let found = working.find(|(_, slot)| slot.progress == Progress::Working && slot.id == id);
+        let Some((index, slot)) = found else { return false };
+        if body.len() > self.body_bytes_max {
+            slot.progress = Progress::ByRing;
+            return false;
+        }
+        slot.progress = Progress::Answered { status: status as u8, body: body.to_vec() };
+        self.out.push(index);
+        true
+    }
+
+    /// The client rang about a slot that holds this lap: what it has not heard, it is told again.
+    fn rung(&mut self, index: usize, lap: u32) {
+        let Some(slot) = self.slots.get(index) else { return };
+        if slot.lap == lap && matches!(slot.progress, Progress::Answered { .. }) && !self.out.contains(&index) {
+            self.out.push(index);
+        }
+    }
+}
+
+/// One client's request region.
+pub(super) struct RequestWindow {
+    /// Where the client's requests come from, and rings come to.
+    pub(super) requests: QueuePair,
+    used: usize,
+    owner: u32,
+    words: Words,
+    base: u64,
+    next: usize,
+    looks: u32,
+    /// A ring came: look at every slot.
+    pub(super) rung: bool,
+    pub(super) to: Arc<AddressHandle>,
+    /// The client's queue pair of datagrams, and its key.
+    pub(super) datagrams: (u32, u32),
+}
+
+impl RequestWindow {
+    pub(super) fn new(
+        domain: &Arc<ProtectionDomain>,
+        queue: &Arc<CompletionQueue>,
+        path: (u8, u8),
+        owner: u32,
+        (words, ring_bytes): (&Words, usize),
+        to: AddressHandle,
+        datagrams: (u32, u32),
+    ) -> Result<Self, VerbsError> {
+        let room = Room { requests: 0, receives: RECEIVES, inline_bytes: 0 };
+        let requests = QueuePair::new(domain, queue, Kind::Unreliable, path, room)?;
+        requests.initialise(0)?;
+        let mut window = Self {
+            requests,
+            used: RECEIVES,
+            owner,
+            words: words.clone(),
+            base: slots_at(ring_bytes),
+            next: 0,
+            looks: 0,
+            rung: false,
+            to: Arc::new(to),
+            datagrams,
+        };
+        window.replenish()?;
+        Ok(window)
+    }
+
+    fn at(&self, slot: usize) -> u64 {
+        self.base + (slot * SLOT_BYTES) as u64
+    }
+
+    /// Whether the next request in turn may be there.
+    #[inline]
+    pub(super) fn has_next(&self, kept: &Kept) -> bool {
+        lap_of(&self.words, self.at(self.next)) == Arrival::next(kept.slots[self.next].lap)
+    }
+
+    /// The client rang about a slot.
+    pub(super) fn ring(&mut self, slot: u32, kept: &mut Kept) -> Result<(), VerbsError> {
+        self.used += 1;
+        self.rung = true;
+        if let Some(index) = usize::try_from(slot).ok().filter(|index| *index < kept.slots.len()) {
+            kept.rung(index, lap_of(&self.words, self.at(index)));
+        }
+        self.replenish()
+    }
+
+    fn replenish(&mut self) -> Result<(), VerbsError> {
+        if self.used >= RECEIVES / 2 {
+            let receive = Receive { id: pack(Role::Rung, self.owner, 0), local: None };
+            self.requests.post_receives(std::iter::repeat_n(receive, self.used))?;
+            self.used = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes the next request: its slot and header, and its body onto the end of `into`.
+    pub(super) fn take(&mut self, kept: &mut Kept, thorough: bool, into: &mut Vec<u8>) -> Option<(usize, MessageHeader)> {
+        let window = kept.slots.len();
+        self.looks = self.looks.wrapping_add(1);
+        let all = thorough || self.rung || self.looks.is_multiple_of(LOOKS_PER_FULL_SCAN);
+        for step in 0..if all { window } else { 1 } {
+            let index = (self.next + step) % window;
+            let slot = &mut kept.slots[index];
+            let lap = if planted("verbs_lap_taken_again") { lap_of(&self.words, self.at(index)).max(1) } else { Arrival::next(slot.lap) };
+            // An honest client has the answer of a slot's last request before it uses it again.
+            if slot.progress == Progress::Working {
+                continue;
+            }
+            if let Some(header) = read_checked(&self.words, self.at(index), lap, into) {
+                slot.lap = lap;
+                slot.id = header.id.get();
+                slot.progress = Progress::Working;
+                self.next = (index + 1) % window;
+                return Some((index, header));
+            }
+        }
+        self.rung = false;
+        None
+    }
+}
+
+/// The answers for a window of so many slots, by datagrams of this path MTU.
+pub(super) fn kept(window: usize, mtu: u8) -> Kept {
+    let mtu_bytes = 128usize << mtu.clamp(1, 5);
+    let most = mtu_bytes.min(SLOT_BYTES) - MessageHeader::BYTES;
+    Kept::new(window, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_and_given_again_and_only_to_its_lap() {
+        let mut kept = kept(2, 3);
+        kept.slots[1] = Slot { lap: 7, id: 40, progress: Progress::Working };
+        kept.rung(1, 7);
+        assert!(kept.out.is_empty(), "it is still worked on");
+        assert!(!kept.answer(41, Status::Done, b"?"), "nobody asked");
+        assert!(kept.answer(40, Status::Done, b"forty"));
+        assert_eq!(std::mem::take(&mut kept.out), [1]);
+        kept.rung(1, 8);
+        kept.rung(9, 7);
+        assert!(kept.out.is_empty(), "a lap that was not taken has no answer");
+        kept.rung(1, 7);
+        kept.rung(1, 7);
+        assert_eq!(kept.out, [1], "once is enough");
+        assert!(!kept.answer(40, Status::Done, b"again"), "a request has one answer");
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_a_datagram_goes_by_the_ring() {
+        let mut kept = kept(1, 1);
+        kept.slots[0] = Slot { lap: 1, id: 1, progress: Progress::Working };
+        assert!(!kept.answer(1, Status::Done, &[0; 256]), "an MTU of 256 bytes has no room for it");
+        assert_eq!(kept.slots[0].progress, Progress::ByRing);
+        kept.rung(0, 1);
+        assert!(kept.out.is_empty());
+    }
+}
