@@ -98,7 +98,7 @@ pub(crate) fn environment(options: ConnectOptions, clock: SystemClock, via: Opti
     }
 }
 
-/// Reaches members by shm on this host and by tcp on others.
+/// Reaches members by shm on this host and by tcp on others; by verbs if that is how it came.
 #[derive(Debug)]
 struct ByHost {
     options: ConnectOptions,
@@ -113,8 +113,11 @@ impl Connector for ByHost {
         member: &'a Member,
         limit: Duration,
     ) -> Boxed<'a, Result<Connection, ConnectError>> {
-        let by_tcp = self.via.as_ref().is_some_and(|via| via.starts_with("tcp://"));
-        let wanted = member.addresses.iter().find(|address| by_tcp && address.starts_with("tcp://"));
+        let same = |address: &&String| {
+            let by = |scheme| self.via.as_ref().is_some_and(|via| via.starts_with(scheme));
+            ["tcp://", "verbs://"].into_iter().any(|scheme| by(scheme) && address.starts_with(scheme))
+        };
+        let wanted = member.addresses.iter().find(same);
         let address = wanted.map(String::as_str).or_else(|| member.address_from(&self.host));
         Box::pin(async move {
             let address = address.unwrap_or("an address that this host can reach");

@@ -93,7 +93,7 @@ impl Standing {
 
     /// Keeps `held` for as long as the grant stands: it is dropped before [`Self::end`] returns.
     /// False, and dropped at once, if the grant has ended already.
-    #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs has what to hold"))]
+    #[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "only verbs has what to hold"))]
     pub(crate) fn hold(&self, held: Held) -> bool {
         let mut place = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Under the lock: whoever ends the grant takes it, too, after it has said so.
@@ -338,7 +338,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "verbs")]
     fn what_a_grant_holds_is_dropped_before_revoking_returns() {
         struct Door(Arc<AtomicBool>);
         impl Drop for Door {

@@ -133,6 +133,7 @@ impl Server {
         let config = NodeConfig {
             shm: options.shm.clone(),
             tcp: options.tcp,
+            verbs: options.verbs.clone(),
             token: options.token.clone(),
             allow_unauthenticated: options.allow_unauthenticated,
             memory_bytes: options.memory_bytes,

@@ -1,7 +1,7 @@
 //! How a node should be.
 
 use barn_cluster::LEASE_DEFAULT;
-use barn_fabric::Registry;
+use barn_fabric::{Registry, VerbsOption};
 use barn_layout::Durability;
 use barn_layout::limits::{REGION_BYTES_MAX, REGION_BYTES_MIN};
 use barn_log::{LogOptions, Progress};
@@ -46,6 +46,8 @@ pub struct NodeConfig {
     pub shm: Option<PathBuf>,
     /// The address for clients of any host.
     pub tcp: Option<SocketAddr>,
+    /// Whether those clients may go over to RDMA verbs, and by which device.
+    pub verbs: VerbsOption,
     /// The token that tcp clients must prove to know.
     pub token: Option<String>,
     /// Lets tcp clients of other hosts in without a token.
@@ -87,6 +89,7 @@ impl Default for NodeConfig {
         Self {
             shm: None,
             tcp: None,
+            verbs: VerbsOption::Off,
             token: None,
             allow_unauthenticated: false,
             memory_bytes: EMBEDDED_MEMORY_BYTES,

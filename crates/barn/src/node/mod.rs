@@ -29,7 +29,7 @@ use barn_cluster::{
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
     ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, RegionOptions, Registry, Rights,
-    Stopper, block_on,
+    Stopper, block_on, VerbsOption,
 };
 use barn_heap::{Heap, HeapOptions};
 use barn_index::node::{Reopened, Tables};
@@ -110,6 +110,7 @@ impl Node {
         let fabric_options = NodeOptions {
             shm: config.shm.clone(),
             tcp: config.tcp,
+            verbs: config.verbs.clone(),
             token: config.token.clone(),
             allow_unauthenticated: config.allow_unauthenticated,
             ..NodeOptions::default()
@@ -125,6 +126,8 @@ impl Node {
             .iter()
             .map(|path| format!("shm:{}", path.display()))
             .chain(tcp.iter().map(|address| format!("tcp://{address}")))
+            // Last: whoever is not told otherwise goes by tcp, which needs no device.
+            .chain(tcp.iter().filter(|_| config.verbs != VerbsOption::Off).map(|at| format!("verbs://{at}")))
             .collect();
         let Some(own_address) = addresses.first().cloned() else {
             return Err(Error::Node("a node needs a Unix socket or a tcp address".into()));

@@ -12,7 +12,51 @@ pub(super) fn checks(source: &Source) -> Vec<Check> {
     let ports = rdma::ports(source);
     let mut checks: Vec<Check> = ports.iter().map(port).collect();
     checks.push(verbs(source, &ports));
+    checks.push(transport());
     checks
+}
+
+/// Whether this program has the transport at all, which no other finding tells.
+#[cfg(not(feature = "verbs"))]
+fn transport() -> Check {
+    let why = "a node offers verbs, and a client uses them, only if both were built with them";
+    let found = "this program was built without verbs";
+    Check::new(GROUP, "transport", Status::Note, found, why)
+        .fix("cargo build --release --features verbs   # needs cmake and libclang")
+}
+
+/// What the transport itself finds: devices, limits and addresses, or why there are none.
+#[cfg(feature = "verbs")]
+fn transport() -> Check {
+    let why = "what the verbs transport of this very program can use";
+    match barn_fabric::verbs::report() {
+        Ok(devices) => {
+            let found = devices.iter().map(device).collect::<Vec<_>>().join("; ");
+            Check::new(GROUP, "transport", Status::Good, found, why)
+        }
+        Err(error) => {
+            let found = "built with verbs, which cannot be used here";
+            Check::new(GROUP, "transport", Status::Note, found, why).fix(error.to_string())
+        }
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn device(device: &barn_fabric::verbs::DeviceReport) -> String {
+    let ports = device.ports.iter().map(|port| {
+        let addresses = port.addresses.iter().map(|(index, address)| format!("{address} (gid {index})"));
+        let addresses = addresses.collect::<Vec<_>>().join(", ");
+        let state = if port.active { "up" } else { "down" };
+        format!("port {} {state}, MTU {}, {addresses}", port.number, port.mtu_bytes)
+    });
+    format!(
+        "{}: {} queue pairs, {} READs under way, {}; {}",
+        device.name,
+        device.queue_pairs_max,
+        device.reads_max,
+        if device.has_atomics { "atomics" } else { "no atomics" },
+        ports.collect::<Vec<_>>().join("; ")
+    )
 }
 
 fn port(port: &Port) -> Check {

@@ -64,7 +64,7 @@ pub fn read_slot(
 /// Writes a message into a slot of a mirror that is sent as one WRITE which may be lost, or arrive
 /// in part or late: as [`write_slot`], with a checksum in the header's spare word. Says how many
 /// bytes of the slot are to be sent, in whole words.
-#[cfg(not(loom))]
+#[cfg(all(any(feature = "verbs", test), not(loom)))]
 pub(crate) fn write_checked(words: &Words, at: u64, lap: u32, header: &MessageHeader, body: &[u8]) -> usize {
     let header = MessageHeader { reserved: checksum(lap, header, body).into(), ..*header };
     write_slot(words, at, lap, &header, body);
@@ -73,7 +73,7 @@ pub(crate) fn write_checked(words: &Words, at: u64, lap: u32, header: &MessageHe
 
 /// Takes the message of lap `lap` from a slot that [`write_checked`] was sent to, if all of it has
 /// arrived. Another lap, or a message that is not whole, is none: it is sent again.
-#[cfg(not(loom))]
+#[cfg(all(any(feature = "verbs", test), not(loom)))]
 pub(crate) fn read_checked(words: &Words, at: u64, lap: u32, into: &mut Vec<u8>) -> Option<MessageHeader> {
     // SYNC: Acquire: as in `read_slot`; a device is no partner, which is why the checksum decides.
     let arrival = Arrival::from_bits(words.load_word(at, Ordering::Acquire).ok()?);
@@ -91,14 +91,14 @@ pub(crate) fn read_checked(words: &Words, at: u64, lap: u32, into: &mut Vec<u8>)
 }
 
 /// The lap that a slot holds now.
-#[cfg(not(loom))]
+#[cfg(all(feature = "verbs", not(loom)))]
 pub(crate) fn lap_of(words: &Words, at: u64) -> u32 {
     Arrival::from_bits(words.load_word(at, Ordering::Relaxed).unwrap_or(0)).number
 }
 
 /// Tells a message from a mix of two: every word goes into it, and its place with it. Not against
 /// forgery: a slot is its client's own.
-#[cfg(not(loom))]
+#[cfg(all(any(feature = "verbs", test), not(loom)))]
 fn checksum(lap: u32, header: &MessageHeader, body: &[u8]) -> u32 {
     // The odd constants of splitmix64's finish: each bit of a word reaches half of the sum's.
     let mix = |sum: u64, word: u64| {

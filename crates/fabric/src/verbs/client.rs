@@ -200,8 +200,8 @@ pub(super) enum For {
     Answer(Ticket),
     /// A place in the table.
     Place,
-    /// Room to post the rest of it.
-    Room,
+    /// Room to post the rest of it, of which there was none when `brought` was this.
+    Room(u64),
     Message,
 }
 
@@ -416,8 +416,10 @@ impl VerbsClient {
                 if !state.parked.iter().any(|(thread, _)| *thread == me) {
                     state.parked.push((me, cx.waker().clone()));
                 }
-                // ORDER: Relaxed: changes under the lock that we hold.
-                let before = self.brought.load(Ordering::Relaxed);
+                // ORDER: Relaxed, both: changes under the lock that we hold.
+                let now = self.brought.load(Ordering::Relaxed);
+                // Room that came after it was last looked for is told of by nothing else.
+                let before = if let For::Room(before) = what { before } else { now };
                 self.arm(state);
                 let quiet = self.brought.load(Ordering::Relaxed) == before;
                 let sleeper = self.me.upgrade().map(|me| me as Arc<dyn Sleeper>);
@@ -431,7 +433,7 @@ impl VerbsClient {
         match what {
             For::Answer(ticket) => state.mail.slots.wake_when_done(ticket, cx.waker()),
             For::Message => remember(&mut state.mail.receivers, cx.waker()),
-            For::Room => remember(&mut state.mail.posters, cx.waker()),
+            For::Room(_) => remember(&mut state.mail.posters, cx.waker()),
             For::Place => state.mail.slots.queue(cx.waker()),
         }
         self.watch(state);

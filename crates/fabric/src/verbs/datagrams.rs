@@ -5,7 +5,7 @@
 //! another way.
 
 use super::id::{Role, pack};
-use super::loss::is_lost;
+use super::faults::is_lost;
 use super::sys::{
     Access, AddressHandle, CompletionQueue, Device, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Room,
     Verb, Work,

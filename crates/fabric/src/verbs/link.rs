@@ -2,6 +2,7 @@
 //! its completion or its answer.
 
 use super::client::{For, Key, State, Trouble, VerbsClient};
+use super::faults;
 use super::operations::Own;
 use crate::drive;
 use crate::error::{CallError, OpenError, OperationError};
@@ -65,6 +66,9 @@ impl VerbsClient {
         into: Option<&mut [u8]>,
     ) -> Poll<Result<Ticket, Trouble>> {
         let Some(ticket) = wait.ticket else { return Poll::Pending };
+        // Nothing was driven since it was tried to post the rest of it.
+        // ORDER: Relaxed: changes under the lock that we hold.
+        let tried = self.brought.load(Ordering::Relaxed);
         wait.seen = u64::MAX;
         if fresh && wait.posted && drive::in_place() && !drive::parking() && !state.gone {
             // The rest of the sweep may post more; the next one drives.
@@ -81,7 +85,7 @@ impl VerbsClient {
             // ORDER: Relaxed: changes under the lock that we hold.
             wait.seen = self.brought.load(Ordering::Relaxed);
         }
-        let what = if wait.posted { For::Answer(ticket) } else { For::Room };
+        let what = if wait.posted { For::Answer(ticket) } else { For::Room(tried) };
         if let Err(trouble) = self.rest(state, cx, wait, what) {
             return Poll::Ready(Err(trouble));
         }
@@ -128,7 +132,8 @@ impl Link for VerbsClient {
         let (Place::Keyed(grant), Some(memory)) = (&opened.place, memory) else {
             return Poll::Ready(Err(OpenError::Protocol));
         };
-        let key = Key { address: memory.address.get(), key: memory.key.get(), revoked: false };
+        let (address, key) = faults::key((memory.address.get(), memory.key.get()));
+        let key = Key { address, key, revoked: false };
         self.lock().keys.insert(*grant, key);
         Poll::Ready(Ok(opened))
     }
@@ -253,6 +258,8 @@ impl Link for VerbsClient {
             // No answer will come: it is done once all of it has left.
             wait.placed = state.mail.writer.tail().0 as usize;
         }
+        // ORDER: Relaxed: changes under the lock that we hold.
+        let tried = self.brought.load(Ordering::Relaxed);
         self.drive_if_due(state, None);
         for round in 0..2 {
             if wait.posted && !state.gone && state.channel.pushed() >= wait.placed as u64 {
@@ -261,7 +268,7 @@ impl Link for VerbsClient {
             }
             if round == 0 {
                 // Its last look before a sleep may have sent the rest.
-                self.rest(state, cx, wait, For::Room)?;
+                self.rest(state, cx, wait, For::Room(tried))?;
             }
         }
         Poll::Pending

@@ -15,18 +15,25 @@ mod choose;
 mod client;
 mod connect;
 mod datagrams;
+#[cfg(feature = "conformance")]
+mod echo;
+mod faults;
 mod id;
 mod lane;
 mod link;
-mod loss;
 mod operations;
 mod peer;
 mod port;
+mod report;
 mod sys;
 mod window;
 
 #[cfg(feature = "conformance")]
-pub use loss::lose;
+pub use echo::{Echo, echo_client, echo_node};
+#[cfg(feature = "conformance")]
+pub use faults::{forge, last_key, lose};
+
+pub use report::{DeviceReport, PortReport, report};
 
 pub(crate) use connect::connect;
 pub(crate) use port::VerbsPort;

@@ -19,7 +19,6 @@ use crate::slots::{Slots, Ticket};
 use crate::verb::Verb;
 use barn_layout::frame::Outcome;
 use barn_layout::limits::WORD_BYTES;
-use barn_layout::planted;
 use std::collections::VecDeque;
 
 /// Requests under way at a time; further ones wait here.
@@ -188,7 +187,7 @@ impl Operations {
         let list = list.map(|(index, piece)| {
             let index = from + index;
             let changes = piece.action != Action::Read;
-            let fenced = changes && *unfenced && !planted("verbs_write_unfenced");
+            let fenced = changes && *unfenced;
             *unfenced = piece.action != Action::Write || *unfenced && !fenced;
             Work {
                 id: pack(Role::Operation, *owner, first.wrapping_add(index as u32)),

@@ -149,7 +149,7 @@ impl VerbsPeer {
     #[inline]
     pub(super) fn has_request(&self) -> bool {
         match (&self.window, &self.answers.kept) {
-            (Some(window), Some(kept)) => window.rung || window.has_next(kept),
+            (Some(window), Some(kept)) => window.scan.has_next(kept),
             _ => false,
         }
     }
@@ -163,7 +163,7 @@ impl VerbsPeer {
         for turn in 0..MESSAGES_PER_TURN {
             self.buffer.clear();
             let (Some(window), Some(kept)) = (&mut self.window, &mut self.answers.kept) else { return Ok(0) };
-            let Some((_, header)) = window.take(kept, thorough, &mut self.buffer) else { return Ok(turn) };
+            let Some(header) = window.scan.take(kept, thorough, &mut self.buffer) else { return Ok(turn) };
             if Kind::from_bits(header.kind) != Some(Kind::Request) {
                 return Err(Expelled);
             }

@@ -86,18 +86,67 @@ impl Kept {
     }
 }
 
+/// Where a client's requests come, and which comes next.
+#[derive(Debug)]
+pub(super) struct Scan {
+    words: Words,
+    base: u64,
+    next: usize,
+    looks: u32,
+    /// A ring came: look at every slot.
+    rung: bool,
+}
+
+impl Scan {
+    fn at(&self, slot: usize) -> u64 {
+        self.base + (slot * SLOT_BYTES) as u64
+    }
+
+    /// Whether something may be there.
+    #[inline]
+    pub(super) fn has_next(&self, kept: &Kept) -> bool {
+        self.rung || lap_of(&self.words, self.at(self.next)) == Arrival::next(kept.slots[self.next].lap)
+    }
+
+    fn ring(&mut self, slot: u32, kept: &mut Kept) {
+        self.rung = true;
+        if let Some(index) = usize::try_from(slot).ok().filter(|index| *index < kept.slots.len()) {
+            kept.rung(index, lap_of(&self.words, self.at(index)));
+        }
+    }
+
+    /// Takes the next request: its header, and its body onto the end of `into`.
+    pub(super) fn take(&mut self, kept: &mut Kept, thorough: bool, into: &mut Vec<u8>) -> Option<MessageHeader> {
+        let window = kept.slots.len();
+        self.looks = self.looks.wrapping_add(1);
+        let all = thorough || self.rung || self.looks.is_multiple_of(LOOKS_PER_FULL_SCAN);
+        for step in 0..if all { window } else { 1 } {
+            let index = (self.next + step) % window;
+            let slot = &mut kept.slots[index];
+            // An honest client has the answer of a slot's last request before it uses it again.
+            if slot.progress == Progress::Working {
+                continue;
+            }
+            let again = planted("verbs_lap_taken_again") && slot.lap > 0;
+            let lap = if again { slot.lap } else { Arrival::next(slot.lap) };
+            if let Some(header) = read_checked(&self.words, self.at(index), lap, into) {
+                *slot = Slot { lap, id: header.id.get(), progress: Progress::Working };
+                self.next = (index + 1) % window;
+                return Some(header);
+            }
+        }
+        self.rung = false;
+        None
+    }
+}
+
 /// One client's request region.
 pub(super) struct RequestWindow {
     /// Where the client's requests come from, and rings come to.
     pub(super) requests: QueuePair,
     used: usize,
     owner: u32,
-    words: Words,
-    base: u64,
-    next: usize,
-    looks: u32,
-    /// A ring came: look at every slot.
-    pub(super) rung: bool,
+    pub(super) scan: Scan,
     pub(super) to: Arc<AddressHandle>,
     /// The client's queue pair of datagrams, and its key.
     pub(super) datagrams: (u32, u32),
@@ -116,39 +165,16 @@ impl RequestWindow {
         let room = Room { requests: 0, receives: RECEIVES, inline_bytes: 0 };
         let requests = QueuePair::new(domain, queue, Kind::Unreliable, path, room)?;
         requests.initialise(0)?;
-        let mut window = Self {
-            requests,
-            used: RECEIVES,
-            owner,
-            words: words.clone(),
-            base: slots_at(ring_bytes),
-            next: 0,
-            looks: 0,
-            rung: false,
-            to: Arc::new(to),
-            datagrams,
-        };
+        let scan = Scan { words: words.clone(), base: slots_at(ring_bytes), next: 0, looks: 0, rung: false };
+        let mut window = Self { requests, used: RECEIVES, owner, scan, to: Arc::new(to), datagrams };
         window.replenish()?;
         Ok(window)
-    }
-
-    fn at(&self, slot: usize) -> u64 {
-        self.base + (slot * SLOT_BYTES) as u64
-    }
-
-    /// Whether the next request in turn may be there.
-    #[inline]
-    pub(super) fn has_next(&self, kept: &Kept) -> bool {
-        lap_of(&self.words, self.at(self.next)) == Arrival::next(kept.slots[self.next].lap)
     }
 
     /// The client rang about a slot.
     pub(super) fn ring(&mut self, slot: u32, kept: &mut Kept) -> Result<(), VerbsError> {
         self.used += 1;
-        self.rung = true;
-        if let Some(index) = usize::try_from(slot).ok().filter(|index| *index < kept.slots.len()) {
-            kept.rung(index, lap_of(&self.words, self.at(index)));
-        }
+        self.scan.ring(slot, kept);
         self.replenish()
     }
 
@@ -159,31 +185,6 @@ impl RequestWindow {
             self.used = 0;
         }
         Ok(())
-    }
-
-    /// Takes the next request: its slot and header, and its body onto the end of `into`.
-    pub(super) fn take(&mut self, kept: &mut Kept, thorough: bool, into: &mut Vec<u8>) -> Option<(usize, MessageHeader)> {
-        let window = kept.slots.len();
-        self.looks = self.looks.wrapping_add(1);
-        let all = thorough || self.rung || self.looks.is_multiple_of(LOOKS_PER_FULL_SCAN);
-        for step in 0..if all { window } else { 1 } {
-            let index = (self.next + step) % window;
-            let slot = &mut kept.slots[index];
-            let lap = if planted("verbs_lap_taken_again") { lap_of(&self.words, self.at(index)).max(1) } else { Arrival::next(slot.lap) };
-            // An honest client has the answer of a slot's last request before it uses it again.
-            if slot.progress == Progress::Working {
-                continue;
-            }
-            if let Some(header) = read_checked(&self.words, self.at(index), lap, into) {
-                slot.lap = lap;
-                slot.id = header.id.get();
-                slot.progress = Progress::Working;
-                self.next = (index + 1) % window;
-                return Some((index, header));
-            }
-        }
-        self.rung = false;
-        None
     }
 }
 
@@ -197,6 +198,7 @@ pub(super) fn kept(window: usize, mtu: u8) -> Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messaging::request_region::write_checked;
 
     #[test]
     fn an_answer_is_kept_and_given_again_and_only_to_its_lap() {
@@ -214,6 +216,44 @@ mod tests {
         kept.rung(1, 7);
         assert_eq!(kept.out, [1], "once is enough");
         assert!(!kept.answer(40, Status::Done, b"again"), "a request has one answer");
+    }
+
+    fn header(id: u64) -> MessageHeader {
+        crate::messaging::mail::header(barn_layout::message::Kind::Request, crate::slots::Ticket(id), 0, 0)
+    }
+
+    #[test]
+    fn a_request_that_arrives_often_and_late_is_taken_once() {
+        let (mut kept, mut body) = (kept(2, 3), Vec::new());
+        let words = Words::private(2 * SLOT_BYTES);
+        let mut scan = Scan { words: words.clone(), base: 0, next: 0, looks: 0, rung: false };
+        write_checked(&words, 0, 1, &header(10), b"one");
+        assert_eq!(scan.take(&mut kept, true, &mut body).map(|header| header.id.get()), Some(10));
+        assert!(kept.answer(10, Status::Done, b"1"));
+        // Repeated after its answer was given: the same lap again.
+        write_checked(&words, 0, 1, &header(10), b"one");
+        scan.ring(0, &mut kept);
+        assert!(scan.take(&mut kept, true, &mut body).is_none(), "it was taken twice");
+        assert_eq!(std::mem::take(&mut kept.out).len(), 1, "its answer is given again");
+        // The next lap, and then the old one's last copy, which was late.
+        write_checked(&words, 0, 2, &header(11), b"two");
+        assert_eq!(scan.take(&mut kept, true, &mut body).map(|header| header.id.get()), Some(11));
+        assert!(kept.answer(11, Status::Done, b"2"));
+        kept.out.clear();
+        write_checked(&words, 0, 1, &header(10), b"one");
+        scan.ring(0, &mut kept);
+        assert!(scan.take(&mut kept, true, &mut body).is_none());
+        assert!(kept.out.is_empty(), "an older lap has no answer any more");
+    }
+
+    #[test]
+    fn a_request_behind_a_lost_one_is_found() {
+        let (mut kept, mut body) = (kept(4, 3), Vec::new());
+        let words = Words::private(4 * SLOT_BYTES);
+        let mut scan = Scan { words: words.clone(), base: 0, next: 0, looks: 0, rung: false };
+        write_checked(&words, 2 * SLOT_BYTES as u64, 1, &header(3), b"");
+        let found = (0..LOOKS_PER_FULL_SCAN).find_map(|_| scan.take(&mut kept, false, &mut body));
+        assert_eq!(found.map(|header| header.id.get()), Some(3));
     }
 
     #[test]

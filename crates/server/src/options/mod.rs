@@ -24,7 +24,7 @@ pub use resolve::{Defaults, Effective, Given, Origin, Settled, Surroundings, mem
 pub use settings::{Literal, NONE, SETTINGS, Setting};
 pub use show::markdown;
 
-use barn_fabric::RegionId;
+use barn_fabric::{RegionId, VerbsOption};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -59,6 +59,8 @@ pub struct ServerOptions {
     pub shm: Option<PathBuf>,
     /// The address for clients of any host.
     pub tcp: Option<SocketAddr>,
+    /// Whether tcp clients may go over to RDMA verbs, and by which device.
+    pub verbs: VerbsOption,
     /// The token that tcp clients must prove to know.
     pub token: Option<String>,
     /// The file that the token is in; whoever starts the node reads it.
@@ -102,6 +104,7 @@ impl Default for ServerOptions {
         Self {
             shm: Some(Self::default_socket()),
             tcp: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_DEFAULT))),
+            verbs: VerbsOption::Off,
             token: None,
             token_file: None,
             allow_unauthenticated: false,

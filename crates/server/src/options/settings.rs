@@ -145,7 +145,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn node(text: &str) -> Result<String, String> {
-    match ["shm:", "tcp://"].iter().any(|start| text.len() > start.len() && text.starts_with(start)) {
+    match ["shm:", "tcp://", "verbs://"].iter().any(|start| text.len() > start.len() && text.starts_with(start)) {
         true => Ok(text.to_owned()),
         false => Err(format!("`{text}` is no node's address: write tcp://HOST:PORT or shm:PATH, or {NONE}")),
     }
@@ -184,6 +184,19 @@ pub static SETTINGS: &[Setting] = &[
         once: None,
         usual: Usual::Fixed("127.0.0.1:7411"),
         apply: |options, text| unless_none(text, address).map(|tcp| options.tcp = tcp),
+    },
+    Setting {
+        key: "verbs",
+        literal: Literal::Text,
+        value_name: "DEVICE",
+        about: "Whether tcp clients may go over to RDMA verbs: off, auto (by the device that has the tcp address), or a device as DEVICE[:PORT[:GID-INDEX]]. Needs a binary that was built with verbs.",
+        once: None,
+        usual: Usual::Fixed("off"),
+        apply: |options, text| {
+            let verbs = text.parse().map_err(|error: barn_fabric::VerbsError| error.to_string())?;
+            options.verbs = verbs;
+            Ok(())
+        },
     },
     Setting {
         key: "token_file",

@@ -13,15 +13,12 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) context: NonNull<ffi::ibv_context>,
-    pub(crate) name: String,
     /// Ports, counted from 1.
     pub(crate) ports: u8,
     /// Queue pairs that it can have.
     pub(crate) queue_pairs_max: usize,
     /// Entries that a completion queue can have.
     pub(crate) entries_max: usize,
-    /// Requests that a queue pair can hold.
-    pub(crate) requests_max: usize,
     /// READs and atomics that one queue pair may have on their way, and take.
     pub(crate) reads_max: u8,
     /// The longest memory that can be registered at once.
@@ -127,11 +124,9 @@ impl Device {
             .ok_or_else(|| VerbsError::Step { step: "ibv_open_device", cause: io::Error::last_os_error() })?;
         let mut device = Self {
             context,
-            name: name.to_string(),
             ports: 0,
             queue_pairs_max: 0,
             entries_max: 0,
-            requests_max: 0,
             reads_max: 1,
             region_bytes_max: 0,
             has_atomics: false,
@@ -144,7 +139,6 @@ impl Device {
         device.ports = found.phys_port_cnt;
         device.queue_pairs_max = positive(found.max_qp);
         device.entries_max = positive(found.max_cqe);
-        device.requests_max = positive(found.max_qp_wr);
         device.reads_max = positive(found.max_qp_rd_atom.min(found.max_qp_init_rd_atom)).clamp(1, 64) as u8;
         device.region_bytes_max = found.max_mr_size;
         device.has_atomics = found.atomic_cap != ffi::ibv_atomic_cap::IBV_ATOMIC_NONE;
@@ -183,31 +177,6 @@ impl Device {
         // SAFETY: both fields of the union are the same 16 bytes.
         let bytes = unsafe { found.gid.raw };
         (queried == 0 && bytes != [0; 16]).then_some(Gid { index: index as u8, bytes, kind })
-    }
-
-    /// Whether the device is gone, or is about to be: looks at its events without waiting.
-    /// The device's descriptor must not block, which [`Device::hush`] sees to.
-    pub(crate) fn has_failed(&self) -> bool {
-        let mut failed = false;
-        loop {
-            // SAFETY: all-zero is a value of this struct: a null pointer and a number.
-            let mut event: ffi::ibv_async_event = unsafe { std::mem::zeroed() };
-            // SAFETY: the context is open; the call fills the struct or says that there is none.
-            if unsafe { ffi::ibv_get_async_event(self.context.as_ptr(), &mut event) } != 0 {
-                return failed;
-            }
-            failed |= event.event_type == ffi::ibv_event_type::IBV_EVENT_DEVICE_FATAL;
-            // SAFETY: the event came from the call above and is acknowledged once, before any
-            // object that it names can be destroyed by this thread.
-            unsafe { ffi::ibv_ack_async_event(&mut event) };
-        }
-    }
-
-    /// The descriptor on which the device tells of its end, made non-blocking.
-    pub(crate) fn hush(&self) -> Result<rustix::fd::OwnedFd, VerbsError> {
-        // SAFETY: the context is open, and with it its descriptor; it is duplicated at once.
-        let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(self.context.as_ref().async_fd) };
-        duplicate("the device's events", borrowed)
     }
 }
 
