@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 const REGION_BYTES: u64 = 4 << 20;
 const BYTES: usize = 64;
-/// READs in flight: what `ib_read_bw` has by default is 128.
-const READS: usize = 128;
+/// READs in flight, unless BARN_READS says otherwise; `ib_read_bw` has 128.
+const READS: usize = 32;
 /// Calls in flight: HERD saw no gain past 16.
 const CALLS: usize = 16;
 
@@ -97,7 +97,8 @@ impl Client {
     fn read_rate(&self) -> f64 {
         let region = self.region();
         let region = &region;
-        self.rate(READS, |number| async move {
+        let window = std::env::var("BARN_READS").ok().and_then(|reads| reads.parse().ok()).unwrap_or(READS);
+        self.rate(window, |number| async move {
             let mut into = [0; BYTES];
             region.read(number * 64 % (REGION_BYTES - 64), &mut into).await.expect("a READ");
         })

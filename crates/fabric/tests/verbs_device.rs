@@ -58,7 +58,8 @@ impl Site {
     }
 
     fn region(&self, id: u32, fill: u8) -> Region {
-        let region = Region::allocate(&RegionOptions { bytes: 64 << 10, remote: Rights::ALL, huge: false }).unwrap();
+        let region =
+            Region::allocate(&RegionOptions { bytes: 64 << 10, remote: Rights::ALL, huge: false }).unwrap();
         region.words().store(0, &vec![fill; 64 << 10]).unwrap();
         self.registry.register(RegionId(id), region.clone(), Rights::ALL).unwrap();
         region
@@ -71,7 +72,9 @@ impl Site {
             bind: Some(address("BARN_VERBS_CLIENT", [10, 9, 0, 2])),
             ..ConnectOptions::default()
         };
-        Connection::connect(&format!("verbs://{}", self.at), options).wait().expect("the node lets a client in")
+        Connection::connect(&format!("verbs://{}", self.at), options)
+            .wait()
+            .expect("the node lets a client in")
     }
 
     fn until_peers(&self, peers: u64) {
@@ -116,12 +119,12 @@ fn a_thousand_connections_that_come_and_are_killed_leave_nothing_behind() {
     let stays = site.client(Messaging::Ring);
     let mut reply = Vec::new();
     let round = |number: u64| {
-        let herd = number % 3 == 0;
+        let herd = number.is_multiple_of(3);
         let messaging = if herd { Messaging::RequestRegion { window: 4 } } else { Messaging::Ring };
         let client = site.client(messaging);
         let region = client.open(RegionId(1), Rights::ALL).wait().unwrap();
         region.read(0, &mut [0; 64]).wait().unwrap();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             // Killed in the midst of it: operations and calls are posted and nobody waits for them.
             let mut reply = Vec::new();
             let (mut read, mut into) = (Box::pin(client.call(1, b"?", &mut reply)), [0; 4096]);
@@ -136,7 +139,7 @@ fn a_thousand_connections_that_come_and_are_killed_leave_nothing_behind() {
     let before = (resources(), descriptors());
     for number in 0..1000 {
         round(number);
-        if number % 100 == 0 {
+        if number.is_multiple_of(100) {
             stays.call(1, b"undisturbed", &mut reply).wait().unwrap();
         }
     }
@@ -172,7 +175,11 @@ fn a_stolen_key_opens_nothing_and_harms_only_the_thief() {
     let key = last_key().unwrap();
     forge(key);
     let claims_more = thief.open(RegionId(1), Rights::ALL).wait().unwrap();
-    assert_eq!(claims_more.write(0, &[1; 8]).wait(), Err(OperationError::Revoked), "READ was enough to write");
+    assert_eq!(
+        claims_more.write(0, &[1; 8]).wait(),
+        Err(OperationError::Revoked),
+        "READ was enough to write"
+    );
     assert_eq!(claims_more.fetch_add(0, 1).wait(), Err(OperationError::Revoked));
     drop(read_only);
 }
@@ -216,7 +223,9 @@ fn nothing_that_is_stored_after_revoking_is_ever_read_and_all_else_goes_on() {
         });
         Pipeline::new(24).run(reads, |(read, into, added)| {
             match read {
-                Ok(()) => assert!(into.iter().all(|byte| *byte == 1), "bytes that were stored after revoking"),
+                Ok(()) => {
+                    assert!(into.iter().all(|byte| *byte == 1), "bytes that were stored after revoking")
+                }
                 Err(error) => {
                     assert_eq!(error, OperationError::Revoked);
                     refused = true;
@@ -229,7 +238,10 @@ fn nothing_that_is_stored_after_revoking_is_ever_read_and_all_else_goes_on() {
         let gone = remote.read(0, &mut [0; 64]).wait();
         assert_eq!(gone, Err(OperationError::Revoked));
         assert!(refused || gone.is_err());
-        assert_eq!(other_remote.fetch_add(8, 0).wait(), other.words().load_word(8, Ordering::SeqCst).map_err(Into::into));
+        assert_eq!(
+            other_remote.fetch_add(8, 0).wait(),
+            other.words().load_word(8, Ordering::SeqCst).map_err(Into::into)
+        );
         client.call(1, b"messages are not disturbed", &mut reply).wait().unwrap();
         site.registry.withdraw(RegionId(1));
     }
@@ -252,6 +264,10 @@ fn requests_and_replies_that_are_lost_are_repeated_and_done_once() {
     Pipeline::new(16).run(next, |answer: Result<u64, CallError>| answers.push(answer.expect("an answer")));
     lose(0);
     answers.sort_unstable();
-    assert_eq!(answers, (0..calls).collect::<Vec<_>>(), "a call was answered twice, or with another's answer");
+    assert_eq!(
+        answers,
+        (0..calls).collect::<Vec<_>>(),
+        "a call was answered twice, or with another's answer"
+    );
     assert_eq!(site.calls.load(Ordering::SeqCst), calls, "a call was done twice");
 }

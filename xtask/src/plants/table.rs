@@ -115,6 +115,9 @@ const fn log(filter: &'static str) -> Gate {
     Gate { package: "barn-log", target: Target::Lib, filter, loom: false }
 }
 
+const HELD: &str = "what_a_grant_holds_is_dropped_before_revoking_returns";
+const IN_PART: &str = "a_request_that_arrived_in_part_is_none";
+const TAKEN_ONCE: &str = "a_request_that_arrives_often_and_late_is_taken_once";
 const ONE_ORDER: &str = "every_history_has_one_order";
 const CONFLICTING: &str = "conflicting_commits_have_one_order";
 const ONE_ORDER_EACH: &str = "every_key_has_one_order";
@@ -458,6 +461,10 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: unit("barn-cli", "json_lines"),
         fails: "what_is_written_is_read_back",
     },
+    // What a device may reach, and what a network may lose.
+    Plant { name: "revocation_keeps_the_key", gate: unit("barn-fabric", "registry"), fails: HELD },
+    Plant { name: "verbs_slot_unchecked", gate: unit("barn-fabric", "request_region"), fails: IN_PART },
+    Plant { name: "verbs_lap_taken_again", gate: unit("barn-fabric", "repeated"), fails: TAKEN_ONCE },
     // Clients that outlive nodes and clusters.
     Plant { name: "increment_repeated", gate: restart(NOT_TWICE), fails: NOT_TWICE },
     Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },

@@ -29,7 +29,7 @@ use barn_cluster::{
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
     ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, RegionOptions, Registry, Rights,
-    Stopper, block_on, VerbsOption,
+    Stopper, VerbsOption, block_on,
 };
 use barn_heap::{Heap, HeapOptions};
 use barn_index::node::{Reopened, Tables};

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// The longest spin before a sleep: five times what waking a sleeper costs (about 10 µs), so
 /// that an answer that was near is never paid for with a wake.
 const SPIN_MAX: Duration = Duration::from_micros(50);
+/// The same where a device answers, which may be slower than that and yet far nearer than a sleep's
+/// end: software RoCE on a slow processor.
+const SPIN_MAX_DEVICE: Duration = Duration::from_micros(400);
 /// The shortest: a thread whose answers are always far away wastes no more than this.
 const SPIN_MIN: Duration = Duration::from_micros(2);
 /// A sleep shorter than this would have been better spent spinning.
@@ -62,7 +65,14 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 thread_local! {
     /// How long this thread spins: learned from how its sleeps went.
     static SPIN: Cell<Duration> = const { Cell::new(SPIN_MAX) };
+    static SPIN_LONGER: Cell<bool> = const { Cell::new(false) };
     static WAITING: OnceCell<Waiting> = const { OnceCell::new() };
+}
+
+/// This thread waits for a device: it may spin for longer, if that is seen to pay.
+#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs has a device"))]
+pub(crate) fn spin_longer() {
+    SPIN_LONGER.set(true);
 }
 
 /// Decides when spinning has been long enough.
@@ -105,7 +115,8 @@ impl Idle {
     pub(super) fn slept(&mut self) {
         let slept = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let spin = SPIN.get();
-        SPIN.set(if slept < SLEEP_SHORT { (spin * 2).min(SPIN_MAX) } else { (spin / 2).max(SPIN_MIN) });
+        let most = if SPIN_LONGER.get() { SPIN_MAX_DEVICE } else { SPIN_MAX };
+        SPIN.set(if slept < SLEEP_SHORT { (spin * 2).min(most) } else { (spin / 2).max(SPIN_MIN) });
         self.busy();
     }
 }

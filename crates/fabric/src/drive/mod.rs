@@ -15,6 +15,8 @@ mod pipeline;
 pub(crate) mod reactor;
 
 pub use block_on::block_on;
+#[cfg(feature = "verbs")]
+pub(crate) use block_on::spin_longer;
 pub use pipeline::Pipeline;
 
 use rustix::fd::OwnedFd;

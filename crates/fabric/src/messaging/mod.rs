@@ -15,6 +15,8 @@ pub(crate) mod assembly;
 pub(crate) mod backlog;
 #[cfg(not(loom))]
 pub(crate) mod mail;
+#[cfg(all(any(feature = "verbs", test), not(loom)))]
+pub(crate) mod repeated;
 pub mod request_region;
 pub mod ring;
 

@@ -91,7 +91,7 @@ pub(crate) fn read_checked(words: &Words, at: u64, lap: u32, into: &mut Vec<u8>)
 }
 
 /// The lap that a slot holds now.
-#[cfg(all(feature = "verbs", not(loom)))]
+#[cfg(all(any(feature = "verbs", test), not(loom)))]
 pub(crate) fn lap_of(words: &Words, at: u64) -> u32 {
     Arrival::from_bits(words.load_word(at, Ordering::Relaxed).unwrap_or(0)).number
 }

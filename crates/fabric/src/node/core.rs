@@ -101,7 +101,10 @@ impl Core {
     }
 
     /// Runs `with` with the carrier, if there is one, and with everything else beside it.
-    pub(crate) fn with_carrier<T>(&mut self, with: impl FnOnce(&mut dyn Carrier, &mut Self) -> T) -> Option<T> {
+    pub(crate) fn with_carrier<T>(
+        &mut self,
+        with: impl FnOnce(&mut dyn Carrier, &mut Self) -> T,
+    ) -> Option<T> {
         let mut carrier = self.carrier.take()?;
         let done = with(&mut *carrier, self);
         self.carrier = Some(carrier);
@@ -148,9 +151,6 @@ pub(crate) trait Carrier: Send {
     /// As [`Port::sweep`].
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize;
 
-    /// As [`Port::lingers`].
-    fn lingers(&self) -> bool;
-
     /// As [`Port::before_sleep`].
     fn before_sleep(&mut self);
 
@@ -172,11 +172,6 @@ pub(crate) trait Port {
 
     /// Whether something that a busy loop must not leave waiting comes by events alone.
     fn needs_events(&self) -> bool;
-
-    /// Whether something may come that nothing tells of, so that the loop had better not sleep soon.
-    fn lingers(&self, _core: &Core) -> bool {
-        false
-    }
 
     /// The loop is about to sleep: from now on whoever has something must ring.
     fn before_sleep(&mut self, core: &mut Core);

@@ -11,10 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How long the loop goes on sweeping after the last work: longer than a spinning client takes
 /// to send its next request, short enough that an idle node costs nothing.
-const SPIN: Duration = Duration::from_micros(50);
-/// The same while there are clients of HERD's mode over verbs, whose requests nothing tells of: four
-/// times as long as they take the node to be awake after they have heard of it.
-const SPIN_LONG: Duration = Duration::from_millis(2);
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
 /// How long a busy loop leaves sockets unlooked at while tcp peers are connected: a look at epoll
 /// costs about 0.7 µs, so that it spends 3 % on them.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
@@ -100,16 +97,12 @@ impl Node {
                 (busy, idle) = (now, true);
                 // What came by an event is work as well.
                 empty = if work > 0 { 0 } else { empty };
-            } else if now - busy >= SPIN && (now - busy >= SPIN_LONG || !self.lingers()) {
+            } else if now - busy >= SPIN {
                 self.sleep(service, &mut events)?;
                 (busy, looked, empty) = (Instant::now(), Instant::now(), 0);
             }
         }
         Ok(())
-    }
-
-    fn lingers(&self) -> bool {
-        self.ports.iter().any(|port| port.lingers(&self.core))
     }
 
     fn sleep(&mut self, service: &mut dyn Service, events: &mut Vec<Event>) -> Result<(), NodeError> {

@@ -23,7 +23,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
 #[cfg(feature = "verbs")]
-use {super::stream::header, zerocopy::{FromBytes, IntoBytes}};
+use {
+    super::stream::header,
+    zerocopy::{FromBytes, IntoBytes},
+};
 
 /// With so much waiting to leave, nothing more is posted: several times what a socket holds.
 pub(super) const OUT_BYTES_MAX: usize = 4 << 20;

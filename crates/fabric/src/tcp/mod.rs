@@ -129,7 +129,11 @@ fn attempt(
 }
 
 /// A stream to `address`, from `bind` if that is said.
-pub(crate) fn open(address: &SocketAddr, bind: Option<IpAddr>, limit: Duration) -> std::io::Result<TcpStream> {
+pub(crate) fn open(
+    address: &SocketAddr,
+    bind: Option<IpAddr>,
+    limit: Duration,
+) -> std::io::Result<TcpStream> {
     let Some(bind) = bind else { return TcpStream::connect_timeout(address, limit) };
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

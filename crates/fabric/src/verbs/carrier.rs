@@ -12,13 +12,14 @@ use super::channel::{self, Channel};
 use super::choose::{self, Path};
 use super::client::{first_packet, operations_pair};
 use super::connect::{end, remote};
-use super::id::{OWNER_MASK, Role, unpack};
 use super::datagrams::{self, Datagrams};
+use super::id::{OWNER_MASK, Role, unpack};
 use super::peer::VerbsPeer;
 use super::sys::{
     Access, Completed, Completion, CompletionQueue, Device, MemoryRegion, ProtectionDomain, Remote, Status,
 };
-use super::window::{self, RequestWindow, kept};
+use super::window::{self, RequestWindow};
+use crate::messaging::repeated::kept;
 use crate::node::{Carrier, Core, NodeOptions, count};
 use crate::registry::{Grant, Held, PeerId};
 use crate::service::{Outgoing, Service};
@@ -161,7 +162,8 @@ impl Verbs {
                 let client = (theirs.datagrams_pair.get(), theirs.datagrams_key.get());
                 let made = RequestWindow::new(&domain, &queue, at, owner, memory, to, client)?;
                 let packet = first_packet()?;
-                let (queue_pair, first) = (theirs.requests_pair.get(), theirs.requests_packet.get() & 0xff_ffff);
+                let (queue_pair, first) =
+                    (theirs.requests_pair.get(), theirs.requests_packet.get() & 0xff_ffff);
                 made.requests.connect(Some(&Remote { queue_pair, packet: first, ..remote }), packet)?;
                 ours.requests_pair = made.requests.number().into();
                 ours.requests_packet = packet.into();
@@ -172,7 +174,7 @@ impl Verbs {
         };
         self.groups[group].taken += ENTRIES_PER_PEER;
         let ways = (remote, path);
-        let made = VerbsPeer::new(peer, domain, operations, ways, group, channel, ring_bytes, window);
+        let made = VerbsPeer::new(peer, domain, operations, ways, group, (channel, ring_bytes), window);
         self.peers.insert(owner, made);
         self.owners.insert(peer, owner);
         count_peers(core, self.peers.len());
@@ -344,8 +346,11 @@ impl Carrier for Verbs {
         let access = Access::granted(grant.rights);
         let memory = MemoryRegion::register(&peer.domain, grant.region.words(), access)
             .map_err(|_| Outcome::NoRoom)?;
-        let body =
-            MemoryBody { address: memory.address().into(), key: memory.remote_key().into(), reserved: 0.into() };
+        let body = MemoryBody {
+            address: memory.address().into(),
+            key: memory.remote_key().into(),
+            reserved: 0.into(),
+        };
         if grant.standing.hold(Held(Box::new(memory))) { Ok(body) } else { Err(Outcome::Revoked) }
     }
 
@@ -378,10 +383,6 @@ impl Carrier for Verbs {
             core.unwanted.extend(self.peers.get(&owner).map(|peer| peer.id));
         }
         work
-    }
-
-    fn lingers(&self) -> bool {
-        !self.windows.is_empty()
     }
 
     fn before_sleep(&mut self) {

@@ -218,7 +218,8 @@ impl VerbsClient {
 
     /// Watches the control stream for the node's end, from now on.
     pub(super) fn watch_stream(&self) -> Result<(), rustix::io::Errno> {
-        let errno = |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+        let errno =
+            |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
         let stream = Arc::new(self.control.descriptor_to_watch().map_err(errno)?);
         let source: Weak<dyn Source> = self.me.clone();
         let _ = self.stream_watch.set(reactor()?.watch(stream, source, STREAM, false)?);
@@ -409,6 +410,7 @@ impl VerbsClient {
         }
         if drive::in_place() {
             if drive::parking() {
+                drive::spin_longer();
                 if matches!(what, For::Place) {
                     state.mail.slots.queue(cx.waker());
                 }
@@ -424,7 +426,8 @@ impl VerbsClient {
                 let quiet = self.brought.load(Ordering::Relaxed) == before;
                 let sleeper = self.me.upgrade().map(|me| me as Arc<dyn Sleeper>);
                 let now = Instant::now();
-                let due = state.lane.as_ref().and_then(Lane::due).map(|due| due.saturating_duration_since(now));
+                let due =
+                    state.lane.as_ref().and_then(Lane::due).map(|due| due.saturating_duration_since(now));
                 let left = wait.left(now);
                 drive::park_on(sleeper.filter(|_| quiet), Some(due.map_or(left, |due| due.min(left))));
             }
@@ -567,9 +570,11 @@ impl Drop for VerbsClient {
                 return;
             }
             let channel = &mut state.channel;
-            let polled = self.queue.poll(|completion| match (unpack(completion.id), completion.status) {
-                (Some((Role::Push, _, number)), Status::Done) => channel.is_done(number),
-                _ => {}
+            let polled = self.queue.poll(|completion| {
+                let pushed = unpack(completion.id).filter(|_| completion.status == Status::Done);
+                if let Some((Role::Push, _, number)) = pushed {
+                    channel.is_done(number);
+                }
             });
             match polled {
                 Ok(0) => std::thread::yield_now(),

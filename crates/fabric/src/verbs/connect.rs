@@ -7,12 +7,12 @@ use super::client::{State, VerbsClient, first_packet, operations_pair};
 use super::lane::{self, Lane};
 use super::operations::{Operations, STAGING_BYTES};
 use super::sys::{Access, CompletionQueue, MemoryRegion, ProtectionDomain, Remote};
+use crate::VerbsError;
 use crate::connection::{ConnectOptions, Messaging};
 use crate::error::ConnectError;
 use crate::link::Link;
 use crate::region::Words;
 use crate::tcp;
-use crate::VerbsError;
 use barn_layout::channel::{RING_BYTES_MAX, RING_BYTES_MIN, WINDOW_MAX};
 use barn_layout::frame::{Frame, FrameHeader, FrameKind, Outcome, QueuePairsBody};
 use std::io::Write;
@@ -69,11 +69,8 @@ pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Li
     }
     let remote = remote(&ours, &theirs, theirs.operations_pair.get(), theirs.operations_packet.get());
     pair.connect(Some(&remote), packets.0)?;
-    let messages = Remote {
-        queue_pair: theirs.messages_pair.get(),
-        packet: theirs.messages_packet.get(),
-        ..remote
-    };
+    let messages =
+        Remote { queue_pair: theirs.messages_pair.get(), packet: theirs.messages_packet.get(), ..remote };
     channel.pair.connect(Some(&messages), packets.1)?;
     channel.set_remote(theirs.memory_address.get(), theirs.memory_key.get());
     let staging = MemoryRegion::register(&domain, &Words::private(STAGING_BYTES), Access::LOCAL)?;

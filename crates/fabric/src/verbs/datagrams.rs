@@ -4,11 +4,11 @@
 //! are until the device has taken them; what finds no room is refused, and its caller finds
 //! another way.
 
-use super::id::{Role, pack};
 use super::faults::is_lost;
+use super::id::{Role, pack};
 use super::sys::{
-    Access, AddressHandle, CompletionQueue, Device, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Room,
-    Verb, Work,
+    Access, AddressHandle, CompletionQueue, Device, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair,
+    Room, Verb, Work,
 };
 use crate::VerbsError;
 use crate::region::Words;
@@ -100,7 +100,8 @@ impl Datagrams {
             let id = pack(Role::Datagram, *group, *posted);
             *posted = posted.wrapping_add(1);
             // One that is lost on purpose goes to a queue pair that nobody has, with no key.
-            let (queue_pair, key) = if is_lost() { (reply.datagrams.0, !reply.datagrams.1) } else { reply.datagrams };
+            let (queue_pair, key) =
+                if is_lost() { (reply.datagrams.0, !reply.datagrams.1) } else { reply.datagrams };
             Work {
                 id,
                 verb: Verb::Send { to: &reply.to, queue_pair, key },

@@ -8,8 +8,8 @@ use super::choose;
 use super::client::first_packet;
 use super::connect::{end, remote};
 use super::sys::{
-    Access, Completed, CompletionQueue, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Receive, Room,
-    Status, Verb, Work,
+    Access, Completed, CompletionQueue, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Receive,
+    Room, Status, Verb, Work,
 };
 use crate::error::ConnectError;
 use crate::region::{Ordering, Words};
@@ -148,7 +148,10 @@ impl Bare {
             Echo::SendSend => {
                 for place in places {
                     let at = (place * PLACE_BYTES) as u64;
-                    came.push((place % window.max(1), words.load_word(at + GRH_BYTES, Ordering::Relaxed).unwrap_or(0)));
+                    came.push((
+                        place % window.max(1),
+                        words.load_word(at + GRH_BYTES, Ordering::Relaxed).unwrap_or(0),
+                    ));
                     let local = Local::of(&self.inbound, at, PLACE_BYTES);
                     self.pair.post_receives([Receive { id: place as u64, local }])?;
                 }
@@ -157,7 +160,8 @@ impl Bare {
                 for place in 0..window {
                     // SYNC: Acquire, as in `request_region`; a device is no partner, and the number
                     // is all that is looked at.
-                    let number = words.load_word((place * PLACE_BYTES) as u64, Ordering::Acquire).unwrap_or(0);
+                    let number =
+                        words.load_word((place * PLACE_BYTES) as u64, Ordering::Acquire).unwrap_or(0);
                     if number != self.laps[place] {
                         self.laps[place] = number;
                         came.push((place, number));
@@ -195,7 +199,8 @@ fn serve(mut stream: &TcpStream) -> Result<(), VerbsError> {
         looks = looks.wrapping_add(1);
         if came.is_empty() && looks.is_multiple_of(64) {
             std::thread::yield_now();
-            if looks.is_multiple_of(4096) && !matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            if looks.is_multiple_of(4096)
+                && !matches!(stream.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
             {
                 return Ok(());
             }

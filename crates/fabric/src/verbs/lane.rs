@@ -10,14 +10,15 @@
 
 use super::channel::slots_at;
 use super::connect;
-use super::id::{Role, pack};
 use super::faults::is_lost;
+use super::id::{Role, pack};
 use super::sys::{
-    Access, CompletionQueue, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Receive, Remote, Room, Verb,
-    Work,
+    Access, CompletionQueue, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Receive, Remote, Room,
+    Verb, Work,
 };
 use crate::VerbsError;
 use crate::messaging::request_region::{SLOT_BODY_BYTES_MAX, Window, write_checked};
+use crate::node::SPIN;
 use crate::region::Words;
 use crate::slots::Ticket;
 use barn_layout::channel::SLOT_BYTES;
@@ -34,9 +35,6 @@ const PLACE_BYTES: usize = (GRH_BYTES + SLOT_BYTES).next_multiple_of(64);
 /// One in so many requests is signalled.
 const SIGNAL_EVERY: u32 = 16;
 const INLINE_BYTES: usize = 512;
-/// The node looks by itself for so long after a request and more; past this since it was last
-/// heard of, it may sleep, and a request rings.
-const HEARD_LATELY: Duration = Duration::from_micros(500);
 /// The first pause before a request is repeated: far longer than an answer takes where nothing is
 /// lost. Each is twice the last, up to the longest.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
@@ -46,6 +44,7 @@ const REPEAT_AFTER_MAX: Duration = Duration::from_millis(320);
 struct Out {
     ticket: Ticket,
     bytes: usize,
+    since: Instant,
     due: Instant,
     pause: Duration,
 }
@@ -70,7 +69,9 @@ pub(super) struct Lane {
     posted: u32,
     done: u32,
     unsignalled: u32,
+    /// When an answer came last, and how long it had taken.
     heard: Option<Instant>,
+    round_trip: Duration,
     /// The earliest repetition, or sooner.
     due: Option<Instant>,
 }
@@ -121,6 +122,7 @@ impl Lane {
             done: 0,
             unsignalled: 0,
             heard: None,
+            round_trip: Duration::ZERO,
             due: None,
         };
         lane.replenish()?;
@@ -146,7 +148,8 @@ impl Lane {
         let (pair, packet) = (theirs.requests_pair.get(), theirs.requests_packet.get());
         let remote: Remote = connect::remote(ours, theirs, pair, packet);
         self.requests.connect(Some(&remote), ours.requests_packet.get())?;
-        self.slots = (theirs.memory_address.get().wrapping_add(slots_at(ring_bytes)), theirs.memory_key.get());
+        self.slots =
+            (theirs.memory_address.get().wrapping_add(slots_at(ring_bytes)), theirs.memory_key.get());
         self.node = theirs.datagrams_pair.get();
         Ok(())
     }
@@ -159,13 +162,15 @@ impl Lane {
         }
         let bytes = write_checked(self.mirror.words(), (slot * SLOT_BYTES) as u64, lap, header, body);
         let now = Instant::now();
-        let lately = self.heard.is_some_and(|heard| now - heard < HEARD_LATELY);
+        // A node that answers looks by itself for some time; a request that is sure to arrive before
+        // that is over need not ring. Each way takes no longer than the last round trip.
+        let awake = self.heard.is_some_and(|heard| now - heard + self.round_trip < SPIN * 4 / 5);
         let due = now + REPEAT_AFTER;
-        self.out[slot] = Some(Out { ticket, bytes, due, pause: REPEAT_AFTER });
+        self.out[slot] = Some(Out { ticket, bytes, since: now, due, pause: REPEAT_AFTER });
         self.outstanding += 1;
         self.due = Some(self.due.map_or(due, |earliest| earliest.min(due)));
         self.window.advance();
-        self.waiting.push((slot, !lately));
+        self.waiting.push((slot, !awake));
         true
     }
 
@@ -258,19 +263,21 @@ impl Lane {
         body.resize(body_bytes.min(SLOT_BYTES), 0);
         words.load(at + MessageHeader::BYTES as u64, body).ok()?;
         let header = MessageHeader::read_from_bytes(&header).ok()?;
-        self.heard = Some(Instant::now());
         let ticket = Ticket(header.id.get());
         // A second answer to a request that was repeated is for nobody.
-        self.answered(ticket).then_some((ticket, header))
+        let since = self.answered(ticket)?;
+        let now = Instant::now();
+        (self.heard, self.round_trip) = (Some(now), now - since);
+        Some((ticket, header))
     }
 
-    /// An answer came, by whichever way: its slot is free again. False if it is for none.
-    pub(super) fn answered(&mut self, ticket: Ticket) -> bool {
-        let found = self.out.iter_mut().find(|out| out.as_ref().is_some_and(|out| out.ticket == ticket));
-        let Some(out) = found else { return false };
-        *out = None;
+    /// An answer came, by whichever way: its slot is free again. Says since when it was out, if it
+    /// was.
+    pub(super) fn answered(&mut self, ticket: Ticket) -> Option<Instant> {
+        let is_its = |out: &&mut Option<Out>| out.as_ref().is_some_and(|out| out.ticket == ticket);
+        let out = self.out.iter_mut().find(is_its)?.take()?;
         self.outstanding -= 1;
-        true
+        Some(out.since)
     }
 
     /// Posts the places of datagrams that were taken again.

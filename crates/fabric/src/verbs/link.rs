@@ -230,8 +230,8 @@ impl Link for VerbsClient {
             let header = header(Kind::Request, ticket, method, request.len());
             // Slots are used in turn: where the next one's request is still out, the ring takes
             // over, so that one slow answer holds up nobody.
-            let in_slot = wait.sent == 0
-                && state.lane.as_mut().is_some_and(|lane| lane.post(ticket, &header, request));
+            let in_slot =
+                wait.sent == 0 && state.lane.as_mut().is_some_and(|lane| lane.post(ticket, &header, request));
             wait.posted = in_slot || state.mail.post(wait, header, request, self.ring_bytes);
         }
         let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };

@@ -8,12 +8,13 @@ use super::channel::Channel;
 use super::choose::Path;
 use super::datagrams::Datagrams;
 use super::sys::{ProtectionDomain, QueuePair, Remote};
-use super::window::{Kept, Progress, RequestWindow};
+use super::window::RequestWindow;
 use crate::VerbsError;
 use crate::messaging::Corrupt;
 use crate::messaging::assembly::Assembly;
 use crate::messaging::backlog::Backlog;
 use crate::messaging::mail::said;
+use crate::messaging::repeated::{Kept, Progress};
 use crate::messaging::ring::RingReader;
 use crate::registry::PeerId;
 use crate::service::{Outbox, Outgoing, Reply, ReplySink, Request, Service};
@@ -97,8 +98,7 @@ impl VerbsPeer {
         operations: QueuePair,
         (remote, path): (Remote, Path),
         group: usize,
-        channel: Channel,
-        ring_bytes: usize,
+        (channel, ring_bytes): (Channel, usize),
         window: Option<(RequestWindow, Kept)>,
     ) -> Self {
         let (writer, reader) = channel.rings();

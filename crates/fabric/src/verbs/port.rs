@@ -29,10 +29,6 @@ impl Port for VerbsPort {
         false
     }
 
-    fn lingers(&self, core: &Core) -> bool {
-        core.carrier.as_ref().is_some_and(|carrier| carrier.lingers())
-    }
-
     fn before_sleep(&mut self, core: &mut Core) {
         core.with_carrier(|carrier, _| carrier.before_sleep());
     }

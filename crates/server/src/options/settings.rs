@@ -145,7 +145,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn node(text: &str) -> Result<String, String> {
-    match ["shm:", "tcp://", "verbs://"].iter().any(|start| text.len() > start.len() && text.starts_with(start)) {
+    match ["shm:", "tcp://", "verbs://"]
+        .iter()
+        .any(|start| text.len() > start.len() && text.starts_with(start))
+    {
         true => Ok(text.to_owned()),
         false => Err(format!("`{text}` is no node's address: write tcp://HOST:PORT or shm:PATH, or {NONE}")),
     }

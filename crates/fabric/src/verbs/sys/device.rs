@@ -116,9 +116,10 @@ impl Device {
     pub(crate) fn open(name: &str) -> Result<Self, VerbsError> {
         let list = List::get()?;
         let names: Vec<String> = (0..list.count).map(|index| list.name(index)).collect();
-        let index = names.iter().position(|known| known == name).ok_or_else(|| {
-            VerbsError::NoSuchDevice { asked: name.to_string(), found: names.join(", ") }
-        })?;
+        let index = names
+            .iter()
+            .position(|known| known == name)
+            .ok_or_else(|| VerbsError::NoSuchDevice { asked: name.to_string(), found: names.join(", ") })?;
         // SAFETY: the device is in the list, which lives until the context is made.
         let context = NonNull::new(unsafe { ffi::ibv_open_device(list.device(index)) })
             .ok_or_else(|| VerbsError::Step { step: "ibv_open_device", cause: io::Error::last_os_error() })?;
@@ -139,7 +140,7 @@ impl Device {
         device.ports = found.phys_port_cnt;
         device.queue_pairs_max = positive(found.max_qp);
         device.entries_max = positive(found.max_cqe);
-        device.reads_max = positive(found.max_qp_rd_atom.min(found.max_qp_init_rd_atom)).clamp(1, 64) as u8;
+        device.reads_max = positive(found.max_qp_rd_atom.min(found.max_qp_init_rd_atom)).clamp(1, 128) as u8;
         device.region_bytes_max = found.max_mr_size;
         device.has_atomics = found.atomic_cap != ffi::ibv_atomic_cap::IBV_ATOMIC_NONE;
         Ok(device)
