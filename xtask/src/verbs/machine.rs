@@ -21,6 +21,9 @@ use super::packages;
 /// How long a guest that has said that it is done may take to go.
 const OFF_SECONDS_MAX: u64 = 20;
 
+/// How long qemu may take to make its socket.
+const SOCKET_SECONDS_MAX: u64 = 20;
+
 /// One guest: its role, and what is joined to its network.
 #[derive(Clone, Debug)]
 pub(super) struct Guest {
@@ -28,24 +31,28 @@ pub(super) struct Guest {
     pub(super) role: &'static str,
     /// Options of qemu for the network between two.
     pub(super) network: Vec<String>,
+    /// What must be there before it is started.
+    pub(super) after: Option<PathBuf>,
 }
 
 impl Guest {
     /// One guest with both devices, and no network but its own.
     pub(super) fn alone() -> Self {
-        Self { role: "one", network: Vec::new() }
+        Self { role: "one", network: Vec::new(), after: None }
     }
 
-    /// Two guests, a device each, joined by a socket in `dir`. The first listens; the second, which is
-    /// started after it, connects again until it can.
+    /// Two guests, a device each, joined by a socket in `dir`. The first listens; the second is started
+    /// when the socket is there, for qemu tries only once.
     pub(super) fn pair(dir: &Path) -> Vec<Self> {
         let socket = dir.join("network");
         let guest = |role, server, mac: &str| {
-            let ends = if server { "server=on" } else { "server=off,reconnect=1" };
-            let stream = format!("stream,id=net,{ends},addr.type=unix,addr.path={}", socket.display());
+            let listens = if server { "on" } else { "off" };
+            let stream =
+                format!("stream,id=net,server={listens},addr.type=unix,addr.path={}", socket.display());
             // No boot from the network, and packets as long as the guest's link wants them.
             let card = format!("virtio-net-pci,netdev=net,mac={mac},romfile=,host_mtu=9000");
-            Self { role, network: ["-netdev", &stream, "-device", &card].map(String::from).to_vec() }
+            let network = ["-netdev", &stream, "-device", &card].map(String::from).to_vec();
+            Self { role, network, after: (!server).then(|| socket.clone()) }
         };
         vec![guest("a", true, "52:54:00:0a:09:01"), guest("b", false, "52:54:00:0a:09:02")]
     }
@@ -109,6 +116,7 @@ pub(super) fn run(boot: &Boot<'_>, guests: &[Guest]) -> Result<Vec<Report>, Stri
     let (sender, lines) = mpsc::channel();
     let mut processes = Vec::new();
     for (number, guest) in guests.iter().enumerate() {
+        await_path(guest.after.as_deref())?;
         processes.push(start(boot, guest, &mark, number, &sender)?);
     }
     drop(sender);
@@ -148,6 +156,19 @@ pub(super) fn run(boot: &Boot<'_>, guests: &[Guest]) -> Result<Vec<Report>, Stri
             boot_seconds: process.boot_seconds,
         })
         .collect())
+}
+
+/// Waits for what the other guest's qemu makes when it starts.
+fn await_path(path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let started = Instant::now();
+    while !path.exists() {
+        if started.elapsed() > Duration::from_secs(SOCKET_SECONDS_MAX) {
+            return Err(format!("the first guest's qemu did not make {}", path.display()));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 fn nanoseconds() -> u32 {

@@ -8,7 +8,10 @@ use crate::{Outcome, Stage};
 
 /// One line about all guests and all of their jobs.
 pub(super) fn all(reports: &[Report], jobs: &[Job]) -> Stage {
-    for report in reports {
+    // One that was ended because of the other says nothing about why: it comes last.
+    let (alone, first): (Vec<&Report>, Vec<&Report>) =
+        reports.iter().partition(|report| report.end == End::Alone);
+    for report in first.into_iter().chain(alone) {
         guest(report)?;
     }
     let mut results = Vec::new();
