@@ -43,7 +43,7 @@ pub(super) const WORK: &[Work] = &[
         command: "ib_read_lat -d $B_DEV -x $B_GID -s 64 -n 2000 $A_IP",
         seconds_max: 60,
         programs: &[],
-        check: |output| Ok(format!("ib_read_lat {:.0} µs", perftest::typical_us(output)?)),
+        check: perftest::latency,
     },
     Work {
         name: "read-rate",
@@ -51,7 +51,7 @@ pub(super) const WORK: &[Work] = &[
         command: "ib_read_bw -d $B_DEV -x $B_GID -s 64 -n 5000 $A_IP",
         seconds_max: 60,
         programs: &[],
-        check: |output| Ok(format!("ib_read_bw {:.0} READs/s", perftest::per_second(output)?)),
+        check: perftest::rate,
     },
 ];
 
