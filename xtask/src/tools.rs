@@ -17,13 +17,21 @@ enum From {
     Apt(&'static str),
 }
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 6] = [
     Tool { name: "rustfmt", probe: ("cargo", &["fmt", "--version"]), from: From::Rustup("rustfmt") },
     Tool { name: "clippy", probe: ("cargo", &["clippy", "--version"]), from: From::Rustup("clippy") },
     // libFuzzer is C++, and is compiled from its crate.
     Tool { name: "a C++ compiler", probe: ("c++", &["--version"]), from: From::Apt("g++") },
+    // The verbs transport's bindings are made from rdma-core's headers when it is built.
+    Tool { name: "cmake", probe: ("cmake", &["--version"]), from: From::Apt("cmake") },
+    Tool { name: "libclang", probe: ("sh", &["-c", FIND_LIBCLANG]), from: From::Apt("libclang-dev") },
     Tool { name: "git", probe: ("git", &["--version"]), from: From::Apt("git") },
 ];
+
+/// It is a library: found where bindgen looks for it, the usual places of the usual distributions.
+const FIND_LIBCLANG: &str = "test -n \"$LIBCLANG_PATH\" && exit 0
+    for f in /usr/lib/llvm-*/lib/libclang*.so* /usr/lib*/libclang*.so* /usr/lib/*-linux-gnu/libclang-[0-9]*.so*
+    do test -e \"$f\" && exit 0; done; exit 1";
 
 /// Demands every tool, installing those that are missing.
 pub(crate) fn stage() -> Stage {
@@ -41,6 +49,7 @@ pub(crate) fn stage() -> Stage {
         ("cargo-nextest", works("cargo", &["nextest", "--version"])),
         ("cargo-deny", works("cargo", &["deny", "--version"])),
         ("Miri", crate::miri::present()),
+        ("qemu", works("qemu-system-x86_64", &["--version"])),
         // What the benchmarks compare with.
         ("redis-server", works("redis-server", &["--version"])),
         ("memcached", works("memcached", &["--version"])),

@@ -66,13 +66,18 @@ pub(crate) fn stage() -> Stage {
 }
 
 pub(crate) fn run(args: &Args) -> Stage {
-    if let Err(why) = packages::demand() {
-        return Ok(Outcome::Skipped(why));
+    let dir = root().join("target/verbs");
+    if let Err(why) = packages::demand().and_then(|()| kernel::demand(&dir)) {
+        // Whoever asks for a command is told that it did not run; a stage may be skipped.
+        return if args.run.is_some() { Err(why) } else { Ok(Outcome::Skipped(why)) };
     }
     if let Some(command) = &args.run {
         let seconds_max = args.minutes.max(1) * 60;
         let job = Job { name: "run".into(), server: None, command: command.clone(), seconds_max };
-        return boot(&[job], &args.with, args.two);
+        // ldd is run elsewhere, so that a relative path would not do.
+        let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| error.to_string());
+        let programs: Vec<PathBuf> = args.with.iter().map(absolute).collect::<Result<_, _>>()?;
+        return boot(&dir, &[job], &programs, args.two);
     }
     let chosen = |work: &&Work| work.job().name.contains(&args.jobs) && (work.between_hosts() || !args.two);
     let work: Vec<&Work> = WORK.iter().filter(chosen).collect();
@@ -82,15 +87,14 @@ pub(crate) fn run(args: &Args) -> Stage {
     }
     let programs = work::programs(&work)?;
     let jobs: Vec<Job> = work.iter().map(|work| work.job()).collect();
-    boot(&jobs, &programs, args.two)
+    boot(&dir, &jobs, &programs, args.two)
 }
 
-fn boot(jobs: &[Job], programs: &[PathBuf], two: bool) -> Stage {
-    let dir = root().join("target/verbs");
-    forget(&dir);
+fn boot(dir: &Path, jobs: &[Job], programs: &[PathBuf], two: bool) -> Stage {
+    forget(dir);
     let runs = dir.join(format!("run-{}", std::process::id()));
     fs::create_dir_all(&runs).map_err(|error| format!("{}: {error}", runs.display()))?;
-    let kernel = kernel::get(&dir)?;
+    let kernel = kernel::get(dir)?;
     let initramfs = runs.join("initramfs");
     let bytes = image::build(&kernel, programs, jobs)?;
     println!("kernel {}, initramfs of {} MiB", kernel.version, bytes.len() >> 20);

@@ -50,6 +50,11 @@ const fn unit(package: &'static str, filter: &'static str) -> Gate {
     Gate { package, target: Target::Lib, filter, loom: false }
 }
 
+/// A gate of the tests of this program itself.
+const fn own(filter: &'static str) -> Gate {
+    Gate { package: "xtask", target: Target::Bin("xtask"), filter, loom: false }
+}
+
 /// A gate of the fabric's loom models.
 const fn loom(filter: &'static str) -> Gate {
     Gate { package: "barn-fabric", target: Target::Lib, filter, loom: true }
@@ -135,10 +140,22 @@ const LOST: &str = "lost_clients_leave_all_or_nothing";
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
+    Plant { name: "tidy_overlooks_unsafe", gate: own("tidy"), fails: "unsafe_outside_its_modules_is_found" },
+    // A run in the guest that passes whatever happened there would show nothing.
     Plant {
-        name: "tidy_overlooks_unsafe",
-        gate: Gate { package: "xtask", target: Target::Bin("xtask"), filter: "tidy", loom: false },
-        fails: "unsafe_outside_its_modules_is_found",
+        name: "verbs_overlooks_what_did_not_run",
+        gate: own("verbs::verdict"),
+        fails: "a_job_that_did_not_run_has_failed",
+    },
+    Plant {
+        name: "verbs_overlooks_killed_processes",
+        gate: own("verbs::jobs"),
+        fails: "each_end_has_its_own_words",
+    },
+    Plant {
+        name: "verbs_takes_a_cut_line_for_success",
+        gate: own("verbs::console"),
+        fails: "another_mark_or_a_cut_line_is_only_output",
     },
     // A doctor that takes any size of container for the whole machine would plan regions
     // that get a node killed.

@@ -3,6 +3,8 @@
 //! What always holds: the mark is new for each run, so that nothing that a job prints is taken for
 //! the guest's word. A marked line may begin in the middle of a line that a job left unfinished.
 
+use barn_layout::planted;
+
 use super::jobs::{Ended, Ran};
 
 /// What a marked line says.
@@ -48,6 +50,9 @@ fn ended(text: &str) -> Option<Ended> {
         let value = text.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))?;
         value.parse::<u64>().ok()
     };
+    if planted("verbs_takes_a_cut_line_for_success") {
+        return Some(Ended { code: 0, milliseconds: 0, late: false, killed: 0 });
+    }
     Some(Ended {
         code: i32::try_from(field("code")?).ok()?,
         milliseconds: field("milliseconds")?,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use barn_layout::planted;
+
 /// The server's half of a job, and the port by which one can tell that it is there.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -41,7 +43,8 @@ pub(super) struct Ran {
 
 impl Ended {
     pub(super) fn well(&self) -> bool {
-        self.code == 0 && !self.late && self.killed == 0
+        // A job may end with code 0 though one of its processes was killed for want of memory.
+        self.code == 0 && !self.late && (self.killed == 0 || planted("verbs_overlooks_killed_processes"))
     }
 }
 

@@ -28,12 +28,15 @@ pub(super) struct Kernel {
     pub(super) version: String,
 }
 
-/// The kernel, fetched if it is not there.
+/// Fetches the kernel if it is not there. `Err` says why it cannot be had here.
+pub(super) fn demand(dir: &Path) -> Result<(), String> {
+    let kept = dir.join("kernel");
+    if kept.exists() { Ok(()) } else { fetch(dir, &kept) }
+}
+
+/// The kernel that was fetched.
 pub(super) fn get(dir: &Path) -> Result<Kernel, String> {
     let kept = dir.join("kernel");
-    if !kept.exists() {
-        fetch(dir, &kept)?;
-    }
     let version = version(&kept)?;
     let image = kept.join("boot").join(format!("vmlinuz-{version}"));
     if !image.exists() {
@@ -52,10 +55,9 @@ fn fetch(dir: &Path, kept: &Path) -> Result<(), String> {
     let part = dir.join("kernel.part");
     let _ = fs::remove_dir_all(&part);
     fs::create_dir_all(&part).map_err(|error| format!("{}: {error}", part.display()))?;
-    Job::new("apt-get", &["download", "-q", &package])
-        .dir(&part)
-        .quiet()
-        .succeed(&format!("apt-get download {package} (is there a network?)"))?;
+    Job::new("apt-get", &["download", "-q", &package]).dir(&part).quiet().succeed(&format!(
+        "apt-get download {package} (no network, or old lists: try sudo apt-get update)"
+    ))?;
     let archive = first(&part, |name| name.ends_with(".deb")).ok_or("apt-get downloaded nothing")?;
     let [from, to] = [&archive, &part].map(|path| path.to_string_lossy().into_owned());
     Job::new("dpkg-deb", &["-x", &from, &to]).quiet().succeed("unpacking the kernel")?;

@@ -2,32 +2,38 @@
 //!
 //! The processor is emulated, so the figures mean nothing by themselves. Ours stand beside them as a
 //! ratio.
+//!
+//! perftest counts the processor's ticks. Where the guest's kernel could not tell how long one takes
+//! (seen once in six boots on a busy machine), it prints `inf`: the READs were made, but not measured.
 
-/// The microseconds that a READ typically takes, of `ib_read_lat`.
+/// What `ib_read_lat` found: the microseconds that a READ typically takes.
 ///
 /// `#bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%`
-pub(super) fn typical_us(output: &str) -> Result<f64, String> {
-    row(output, 9).map(|columns| columns[4])
+pub(super) fn latency(output: &str) -> Result<String, String> {
+    Ok(match row(output, 9)?[4] {
+        us if us.is_finite() => format!("ib_read_lat {us:.0} µs"),
+        _ => format!("ib_read_lat {UNMEASURED}"),
+    })
 }
 
-/// The operations per second, of `ib_read_bw`.
+/// What `ib_read_bw` found: READs per second.
 ///
 /// `#bytes #iterations BW_peak BW_average MsgRate`, the last in millions
-pub(super) fn per_second(output: &str) -> Result<f64, String> {
-    row(output, 5).map(|columns| columns[4] * 1e6)
+pub(super) fn rate(output: &str) -> Result<String, String> {
+    Ok(match row(output, 5)?[4] * 1e6 {
+        rate if rate.is_finite() && rate > 0.0 => format!("ib_read_bw {rate:.0} READs/s"),
+        _ => format!("ib_read_bw {UNMEASURED}"),
+    })
 }
+
+const UNMEASURED: &str = "ran, unmeasured: the guest does not know its processor's rate";
 
 /// The last line that is `columns` numbers and nothing else.
 fn row(output: &str, columns: usize) -> Result<Vec<f64>, String> {
-    let numbers = |line: &str| -> Option<Vec<f64>> {
-        line.split_whitespace()
-            .map(|word| word.parse().ok().filter(|number: &f64| number.is_finite()))
-            .collect()
-    };
+    let numbers =
+        |line: &str| -> Option<Vec<f64>> { line.split_whitespace().map(|word| word.parse().ok()).collect() };
     let row = output.lines().filter_map(numbers).rfind(|row| row.len() == columns);
-    let row = row.ok_or("perftest printed no figures")?;
-    // Zero is what it prints where it measured nothing.
-    if row[columns - 1] > 0.0 { Ok(row) } else { Err("perftest measured nothing".into()) }
+    row.ok_or_else(|| "perftest printed no figures".into())
 }
 
 #[cfg(test)]
@@ -45,15 +51,20 @@ mod tests {
 
     #[test]
     fn figures_are_taken_from_the_table() {
-        assert_eq!(typical_us(LATENCY), Ok(56.89));
-        let rate = per_second(BANDWIDTH).expect("there");
-        assert!((rate - 17_876.0).abs() < 1e-6, "{rate}");
+        assert_eq!(latency(LATENCY).as_deref(), Ok("ib_read_lat 57 µs"));
+        assert_eq!(rate(BANDWIDTH).as_deref(), Ok("ib_read_bw 17876 READs/s"));
     }
 
     #[test]
     fn an_output_without_figures_is_an_error() {
-        assert!(typical_us("Failed to modify QP\n").is_err());
-        assert!(typical_us(BANDWIDTH).is_err());
-        assert!(per_second(" 64 5000 0.00 0.00 0.000000\n").is_err());
+        assert!(latency("Failed to modify QP\n").is_err());
+        assert!(latency(BANDWIDTH).is_err() && rate(LATENCY).is_err());
+    }
+
+    #[test]
+    fn a_guest_that_does_not_know_its_clock_is_no_failure() {
+        let said = latency(" 64 2000 inf inf inf \t inf \t-nan \t\tinf \t\tinf\n").expect("it ran");
+        assert!(said.contains("unmeasured"), "{said}");
+        assert!(rate(" 64 5000 0.00 0.00 0.000000\n").expect("it ran").contains("unmeasured"));
     }
 }

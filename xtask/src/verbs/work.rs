@@ -43,7 +43,7 @@ pub(super) const WORK: &[Work] = &[
         command: "ib_read_lat -d $B_DEV -x $B_GID -s 64 -n 2000 $A_IP",
         seconds_max: 60,
         programs: &[],
-        check: |output| Ok(format!("ib_read_lat {:.0} µs", perftest::typical_us(output)?)),
+        check: perftest::latency,
     },
     Work {
         name: "read-rate",
@@ -51,9 +51,33 @@ pub(super) const WORK: &[Work] = &[
         command: "ib_read_bw -d $B_DEV -x $B_GID -s 64 -n 5000 $A_IP",
         seconds_max: 60,
         programs: &[],
-        check: |output| Ok(format!("ib_read_bw {:.0} READs/s", perftest::per_second(output)?)),
+        check: perftest::rate,
+    },
+    Work {
+        name: "doctor",
+        server: None,
+        command: "barn doctor",
+        seconds_max: 60,
+        programs: &[BARN],
+        check: doctor,
     },
 ];
+
+const BARN: Program = Program { cargo: &["-p", "barn-cli", "--bin", "barn"], name: "barn" };
+
+/// `barn doctor` must find both devices, up, with the addresses that they were given.
+fn doctor(output: &str) -> Result<String, String> {
+    for (device, address) in [("rxe0", "ffff:0a09:0001 (RoCE v2"), ("rxe1", "ffff:0a09:0002 (RoCE v2")] {
+        let fine = |line: &str| {
+            line.trim().starts_with("good")
+                && [device, "ACTIVE", address].iter().all(|word| line.contains(word))
+        };
+        if !output.lines().any(fine) {
+            return Err(format!("barn doctor is not content with {device}"));
+        }
+    }
+    Ok("barn doctor finds both devices".into())
+}
 
 impl Work {
     /// Whether it has two ends that may be on two hosts.
@@ -120,6 +144,19 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), WORK.len());
+    }
+
+    #[test]
+    fn a_doctor_that_misses_a_device_is_not_enough() {
+        let port = |number: u8, word: &str| {
+            let device = number - 1;
+            format!(
+                "  {word:<6}  port  rxe{device} port 1: ACTIVE; gid 1: 0000:ffff:0a09:000{number} (RoCE v2 on v0)\n"
+            )
+        };
+        assert!(doctor(&(port(1, "good") + &port(2, "good"))).is_ok());
+        assert!(doctor(&port(1, "good")).is_err());
+        assert!(doctor(&(port(1, "good") + &port(2, "limits"))).is_err());
     }
 
     #[test]
