@@ -31,7 +31,9 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (transport, case) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     // Verbs need a device, which most machines have not: they are run when they are asked for.
-    let asked = |name: &str| if transport.is_empty() { !name.starts_with("verbs") } else { name.contains(&transport) };
+    let asked = |name: &str| {
+        if transport.is_empty() { !name.starts_with("verbs") } else { name.contains(&transport) }
+    };
     let chosen: Vec<&Entry> = TRANSPORTS.iter().filter(|entry| asked(entry.0)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = TRANSPORTS.iter().map(|entry| entry.0).collect();

@@ -60,7 +60,10 @@ impl fmt::Display for VerbsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotBuilt => {
-                write!(f, "this program was built without verbs: build it with `cargo build --features verbs`")
+                write!(
+                    f,
+                    "this program was built without verbs: build it with `cargo build --features verbs`"
+                )
             }
             Self::NoLibrary => {
                 write!(f, "libibverbs is not installed: install it (Debian: libibverbs1 ibverbs-providers)")
@@ -93,7 +96,9 @@ impl fmt::Display for VerbsError {
             Self::Exhausted { what, cause } => {
                 write!(f, "the device has no room for another {what} ({cause}): close some connections")
             }
-            Self::Step { step, cause } => write!(f, "{step} failed: {cause}; `barn doctor` shows the devices"),
+            Self::Step { step, cause } => {
+                write!(f, "{step} failed: {cause}; `barn doctor` shows the devices")
+            }
         }
     }
 }

@@ -20,7 +20,11 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     /// Adds the piece in `piece` to its message; gives the message once it is whole.
-    pub(crate) fn add(&mut self, header: &MessageHeader, piece: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Corrupt> {
+    pub(crate) fn add(
+        &mut self,
+        header: &MessageHeader,
+        piece: &mut Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, Corrupt> {
         let (total, offset) = (header.total_bytes.get() as usize, header.piece_offset.get() as usize);
         let bytes = piece.len();
         if total > MESSAGE_BYTES_MAX || offset.checked_add(bytes).is_none_or(|end| end > total) {

@@ -91,7 +91,13 @@ impl Mail {
 
     /// Puts as much of a message into the ring as fits, from where `wait` says; whether all of
     /// it is in.
-    pub(crate) fn post(&mut self, wait: &mut Wait, header: MessageHeader, body: &[u8], ring_bytes: usize) -> bool {
+    pub(crate) fn post(
+        &mut self,
+        wait: &mut Wait,
+        header: MessageHeader,
+        body: &[u8],
+        ring_bytes: usize,
+    ) -> bool {
         let piece_max = piece_bytes_max(ring_bytes);
         let ticket = Ticket(header.id.get());
         self.tell_given_up();

@@ -101,7 +101,10 @@ impl Core {
     }
 
     /// Runs `with` with the carrier, if there is one, and with everything else beside it.
-    pub(crate) fn with_carrier<T>(&mut self, with: impl FnOnce(&mut dyn Carrier, &mut Self) -> T) -> Option<T> {
+    pub(crate) fn with_carrier<T>(
+        &mut self,
+        with: impl FnOnce(&mut dyn Carrier, &mut Self) -> T,
+    ) -> Option<T> {
         let mut carrier = self.carrier.take()?;
         let done = with(&mut *carrier, self);
         self.carrier = Some(carrier);

@@ -12,16 +12,16 @@ mod core;
 mod poll_loop;
 mod stats;
 
-pub(crate) use self::core::{Core, Port};
 #[cfg(feature = "verbs")]
 pub(crate) use self::core::Carrier;
+pub(crate) use self::core::{Core, Port};
 pub use poll_loop::Stopper;
 pub use stats::{NodeStats, TransportStats};
 pub(crate) use stats::{Transport, count};
 
 use crate::registry::Registry;
-use crate::{VerbsError, VerbsOption};
 use crate::service::{Outbox, Outgoing, Sender, Service};
+use crate::{VerbsError, VerbsOption};
 use barn_layout::channel::{RING_BYTES_MAX, WINDOW_MAX};
 use barn_layout::limits::PEERS_MAX;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};

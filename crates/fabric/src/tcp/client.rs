@@ -23,7 +23,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread::ThreadId;
 use std::time::Instant;
 #[cfg(feature = "verbs")]
-use {super::stream::header, zerocopy::{FromBytes, IntoBytes}};
+use {
+    super::stream::header,
+    zerocopy::{FromBytes, IntoBytes},
+};
 
 /// With so much waiting to leave, nothing more is posted: several times what a socket holds.
 pub(super) const OUT_BYTES_MAX: usize = 4 << 20;
@@ -188,18 +191,21 @@ impl TcpClient {
             && wait.pass()
     }
 
-    /// A place for a new operation; `None` if it has to wait for one.
+    /// A place for a new operation that sends `bytes`; `None` if it has to wait for one.
     pub(super) fn place(
         &self,
         state: &mut State,
         cx: &Context<'_>,
         wait: &mut Wait,
+        bytes: usize,
     ) -> Result<Option<Ticket>, Trouble> {
+        // What goes straight from the caller's buffer waits until it can: it would be copied else.
+        let most = if bytes < DIRECT_BYTES { OUT_BYTES_MAX } else { 1 };
         for round in 0..2 {
             if state.gone {
                 return Err(Trouble::Gone);
             }
-            if state.out.pending() < OUT_BYTES_MAX
+            if state.out.pending() < most
                 && let Some(ticket) = state.slots.take()
             {
                 wait.ticket = Some(ticket);

@@ -257,7 +257,11 @@ pub(super) fn left(deadline: Instant) -> Result<Duration, ConnectError> {
 }
 
 /// Reads so many bytes, on a blocking stream.
-pub(crate) fn exactly(mut stream: &TcpStream, into: &mut [u8], deadline: Instant) -> Result<(), ConnectError> {
+pub(crate) fn exactly(
+    mut stream: &TcpStream,
+    into: &mut [u8],
+    deadline: Instant,
+) -> Result<(), ConnectError> {
     let mut have = 0;
     while have < into.len() {
         stream.set_read_timeout(Some(left(deadline)?))?;

@@ -200,11 +200,9 @@ impl Intake {
     #[inline]
     fn admit(&mut self, frame: &Frame, slots: &mut Slots) -> Result<(), Gone> {
         match frame.kind {
-            FrameKind::Reply
-            | FrameKind::Opened
-            | FrameKind::Renewed
-            | FrameKind::Ping
-            | FrameKind::Pong => Ok(()),
+            FrameKind::Reply | FrameKind::Opened | FrameKind::Renewed | FrameKind::Ping | FrameKind::Pong => {
+                Ok(())
+            }
             FrameKind::Done | FrameKind::Piece => {
                 self.expected = self.expected.saturating_sub(frame.body_bytes);
                 let gathered = match frame.body_bytes {

@@ -271,8 +271,11 @@ impl Carrier for Verbs {
         let access = Access::granted(grant.rights);
         let memory = MemoryRegion::register(&peer.domain, grant.region.words(), access)
             .map_err(|_| Outcome::NoRoom)?;
-        let body =
-            MemoryBody { address: memory.address().into(), key: memory.remote_key().into(), reserved: 0.into() };
+        let body = MemoryBody {
+            address: memory.address().into(),
+            key: memory.remote_key().into(),
+            reserved: 0.into(),
+        };
         if grant.standing.hold(Held(Box::new(memory))) { Ok(body) } else { Err(Outcome::Revoked) }
     }
 

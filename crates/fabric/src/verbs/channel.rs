@@ -13,7 +13,8 @@
 
 use super::id::{Role, pack};
 use super::sys::{
-    Access, CompletionQueue, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Receive, Room, Verb, Work,
+    Access, CompletionQueue, Kind, Local, MemoryRegion, ProtectionDomain, QueuePair, Receive, Room, Verb,
+    Work,
 };
 use crate::VerbsError;
 use crate::messaging::ring::{Place, Progress, RingReader, RingWriter};

@@ -180,7 +180,8 @@ impl VerbsClient {
 
     /// Watches the control stream for the node's end, from now on.
     pub(super) fn watch_stream(&self) -> Result<(), rustix::io::Errno> {
-        let errno = |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+        let errno =
+            |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
         let stream = Arc::new(self.control.descriptor_to_watch().map_err(errno)?);
         let source: Weak<dyn Source> = self.me.clone();
         let _ = self.stream_watch.set(reactor()?.watch(stream, source, STREAM, false)?);

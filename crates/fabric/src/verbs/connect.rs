@@ -6,12 +6,12 @@ use super::choose::{self, Path};
 use super::client::{State, VerbsClient, first_packet, operations_pair};
 use super::operations::{Operations, STAGING_BYTES};
 use super::sys::{Access, CompletionQueue, MemoryRegion, ProtectionDomain, Remote};
+use crate::VerbsError;
 use crate::connection::ConnectOptions;
 use crate::error::ConnectError;
 use crate::link::Link;
 use crate::region::Words;
 use crate::tcp;
-use crate::VerbsError;
 use barn_layout::channel::{RING_BYTES_MAX, RING_BYTES_MIN};
 use barn_layout::frame::{Frame, FrameHeader, FrameKind, Outcome, QueuePairsBody};
 use std::io::Write;
@@ -37,8 +37,7 @@ pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Li
     let domain = ProtectionDomain::new(&device)?;
     let queue = CompletionQueue::new(&device, ENTRIES.min(device.entries_max))?;
     let pair = operations_pair(&domain, &queue, &path)?;
-    let mut channel =
-        Channel::new(&domain, &queue, (path.port, path.gid.index), 0, options.ring_bytes, 0)?;
+    let mut channel = Channel::new(&domain, &queue, (path.port, path.gid.index), 0, options.ring_bytes, 0)?;
     let packets = (first_packet()?, first_packet()?);
     let ours = QueuePairsBody {
         operations_pair: pair.number().into(),
@@ -53,11 +52,8 @@ pub(crate) fn connect(host: &str, options: &ConnectOptions) -> Result<Arc<dyn Li
     let theirs = exchange(&stream, &ours, deadline)?;
     let remote = remote(&ours, &theirs, theirs.operations_pair.get(), theirs.operations_packet.get());
     pair.connect(Some(&remote), packets.0)?;
-    let messages = Remote {
-        queue_pair: theirs.messages_pair.get(),
-        packet: theirs.messages_packet.get(),
-        ..remote
-    };
+    let messages =
+        Remote { queue_pair: theirs.messages_pair.get(), packet: theirs.messages_packet.get(), ..remote };
     channel.pair.connect(Some(&messages), packets.1)?;
     channel.set_remote(theirs.memory_address.get(), theirs.memory_key.get());
     let staging = MemoryRegion::register(&domain, &Words::private(STAGING_BYTES), Access::LOCAL)?;

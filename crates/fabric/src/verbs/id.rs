@@ -33,15 +33,8 @@ pub(super) fn pack(role: Role, owner: u32, number: u32) -> u64 {
 
 /// Role, owner and number; nothing for an id that nobody made.
 pub(super) fn unpack(id: u64) -> Option<(Role, u32, u32)> {
-    let roles = [
-        Role::Operation,
-        Role::Push,
-        Role::Pushed,
-        Role::Request,
-        Role::Rung,
-        Role::Datagram,
-        Role::Came,
-    ];
+    let roles =
+        [Role::Operation, Role::Push, Role::Pushed, Role::Request, Role::Rung, Role::Datagram, Role::Came];
     let role = *roles.get((id & ((1 << ROLE_BITS) - 1)) as usize)?;
     Some((role, (id >> (ROLE_BITS + NUMBER_BITS)) as u32, (id >> ROLE_BITS) as u32))
 }
@@ -52,7 +45,9 @@ mod tests {
 
     #[test]
     fn what_is_packed_is_unpacked() {
-        for role in [Role::Operation, Role::Push, Role::Pushed, Role::Request, Role::Rung, Role::Datagram, Role::Came] {
+        for role in
+            [Role::Operation, Role::Push, Role::Pushed, Role::Request, Role::Rung, Role::Datagram, Role::Came]
+        {
             for owner in [0, 1, OWNER_MASK] {
                 for number in [0, 7, u32::MAX] {
                     assert_eq!(unpack(pack(role, owner, number)), Some((role, owner, number)));

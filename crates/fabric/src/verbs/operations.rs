@@ -163,7 +163,17 @@ impl Operations {
             *sent += bytes;
             let last = *sent == total;
             self.taken = end;
-            self.queue.push_back(Piece { ticket, action, address, key, stage, bytes, end, last, dead: false });
+            self.queue.push_back(Piece {
+                ticket,
+                action,
+                address,
+                key,
+                stage,
+                bytes,
+                end,
+                last,
+                dead: false,
+            });
         }
         true
     }

@@ -79,13 +79,7 @@ impl CompletionQueue {
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX);
         // SAFETY: device and channel are open; the queue's context pointer is never used.
         let queue = unsafe {
-            ffi::ibv_create_cq(
-                device.context.as_ptr(),
-                entries,
-                std::ptr::null_mut(),
-                channel.as_ptr(),
-                0,
-            )
+            ffi::ibv_create_cq(device.context.as_ptr(), entries, std::ptr::null_mut(), channel.as_ptr(), 0)
         };
         let queue = NonNull::new(queue).ok_or_else(|| {
             let error = not_made("completion queue");
@@ -108,7 +102,10 @@ impl CompletionQueue {
         let count =
             unsafe { ffi::ibv_poll_cq(self.queue.as_ptr(), BATCH as i32, entries.as_mut_ptr().cast()) };
         let Ok(count) = usize::try_from(count) else {
-            return Err(VerbsError::Step { step: "ibv_poll_cq", cause: std::io::ErrorKind::BrokenPipe.into() });
+            return Err(VerbsError::Step {
+                step: "ibv_poll_cq",
+                cause: std::io::ErrorKind::BrokenPipe.into(),
+            });
         };
         for entry in &entries[..count.min(BATCH)] {
             // SAFETY: the first `count` entries were filled in.
@@ -140,9 +137,7 @@ fn read(entry: &ffi::ibv_wc) -> Completion {
     use ffi::ibv_wc_opcode as opcode;
     use ffi::ibv_wc_status as status;
     let what = match entry.opcode {
-        opcode::IBV_WC_RECV => {
-            Completed::Received { bytes: entry.byte_len as usize, from: entry.src_qp }
-        }
+        opcode::IBV_WC_RECV => Completed::Received { bytes: entry.byte_len as usize, from: entry.src_qp },
         opcode::IBV_WC_RECV_RDMA_WITH_IMM => {
             // SAFETY: both fields of the union are the same 32 bits.
             let immediate = unsafe { entry.imm_data_invalidated_rkey_union.imm_data };

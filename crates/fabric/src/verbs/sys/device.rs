@@ -119,9 +119,10 @@ impl Device {
     pub(crate) fn open(name: &str) -> Result<Self, VerbsError> {
         let list = List::get()?;
         let names: Vec<String> = (0..list.count).map(|index| list.name(index)).collect();
-        let index = names.iter().position(|known| known == name).ok_or_else(|| {
-            VerbsError::NoSuchDevice { asked: name.to_string(), found: names.join(", ") }
-        })?;
+        let index = names
+            .iter()
+            .position(|known| known == name)
+            .ok_or_else(|| VerbsError::NoSuchDevice { asked: name.to_string(), found: names.join(", ") })?;
         // SAFETY: the device is in the list, which lives until the context is made.
         let context = NonNull::new(unsafe { ffi::ibv_open_device(list.device(index)) })
             .ok_or_else(|| VerbsError::Step { step: "ibv_open_device", cause: io::Error::last_os_error() })?;

@@ -111,15 +111,8 @@ impl QueuePair {
                 None => return Err(not_made("queue pair")),
             }
         };
-        let made = Self {
-            pair,
-            kind,
-            port,
-            gid_index,
-            inline_bytes,
-            _queue: queue.clone(),
-            domain: domain.clone(),
-        };
+        let made =
+            Self { pair, kind, port, gid_index, inline_bytes, _queue: queue.clone(), domain: domain.clone() };
         Ok(made)
     }
 
@@ -178,7 +171,11 @@ impl QueuePair {
             change.dest_qp_num = remote.queue_pair;
             change.rq_psn = remote.packet;
             change.ah_attr = self.route(remote.gid, remote.lid);
-            changed = changed | mask::IBV_QP_AV | mask::IBV_QP_PATH_MTU | mask::IBV_QP_DEST_QPN | mask::IBV_QP_RQ_PSN;
+            changed = changed
+                | mask::IBV_QP_AV
+                | mask::IBV_QP_PATH_MTU
+                | mask::IBV_QP_DEST_QPN
+                | mask::IBV_QP_RQ_PSN;
             if self.kind == Kind::Reliable {
                 change.max_dest_rd_atomic = remote.reads;
                 change.min_rnr_timer = NOT_READY_TIMER;

@@ -36,11 +36,22 @@ pub(crate) enum Verb<'a> {
     Read,
     Write,
     /// A WRITE that the peer is told of.
-    WriteTelling { immediate: u32 },
-    CompareSwap { expected: u64, new: u64 },
-    FetchAdd { add: u64 },
+    WriteTelling {
+        immediate: u32,
+    },
+    CompareSwap {
+        expected: u64,
+        new: u64,
+    },
+    FetchAdd {
+        add: u64,
+    },
     /// A datagram.
-    Send { to: &'a AddressHandle, queue_pair: u32, key: u32 },
+    Send {
+        to: &'a AddressHandle,
+        queue_pair: u32,
+        key: u32,
+    },
 }
 
 /// A request.
@@ -83,10 +94,13 @@ impl Work<'_> {
         request.sg_list = entry;
         request.num_sge = i32::from(self.local.is_some());
         request.send_flags = flags;
-        let (rdma, atomic) = (
-            ffi::rdma_t { remote_addr: self.address, rkey: self.key },
-            |compare_add, swap| ffi::atomic_t { remote_addr: self.address, compare_add, swap, rkey: self.key },
-        );
+        let (rdma, atomic) =
+            (ffi::rdma_t { remote_addr: self.address, rkey: self.key }, |compare_add, swap| ffi::atomic_t {
+                remote_addr: self.address,
+                compare_add,
+                swap,
+                rkey: self.key,
+            });
         match self.verb {
             Verb::Read => {
                 request.opcode = opcode::IBV_WR_RDMA_READ;
