@@ -123,7 +123,10 @@ impl TcpClient {
         }
         let State { intake, slots, out, .. } = state;
         match intake.take(&self.socket, slots, out, own) {
-            Ok(0) => {}
+            Ok(0) if !intake.has_left() => {}
+            // The READ that bytes were left for is not to pass.
+            // ORDER: Relaxed, as below.
+            Ok(0) => drop(self.brought.fetch_add(1, Ordering::Relaxed)),
             Ok(_) => {
                 // ORDER: Relaxed: a hint; whoever sees it looks again under the lock.
                 self.brought.fetch_add(1, Ordering::Relaxed);
@@ -249,7 +252,12 @@ impl TcpClient {
         if !fresh || !drive::corked() {
             if !state.slots.is_done(ticket) {
                 let placed = &mut wait.placed;
-                self.drive_if_due(state, into.map(|into| Own { ticket, into, placed }));
+                let own = into.map(|into| Own { ticket, into, placed });
+                // What was left in the socket for this one is taken, whoever has driven before.
+                match own.is_some() && state.intake.is_for(ticket) && drive::in_place() {
+                    true => self.drive(state, own),
+                    false => self.drive_if_due(state, own),
+                }
             }
             if state.slots.is_done(ticket) {
                 return Poll::Ready(Ok(ticket));
