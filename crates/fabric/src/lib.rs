@@ -65,7 +65,7 @@ pub use {
     connection::{ConnectOptions, Connecting, Connection, Messaging},
     drive::{Pipeline, block_on},
     error::{CallError, ConnectError, OpenError, OperationError},
-    link::{Guarantees, WordOrder},
+    link::{Guarantees, WHOLE_WORDS_BYTES_MAX, WordOrder},
     node::{Node, NodeError, NodeOptions, NodeStats, Stopper, TransportStats},
     region::{AccessError, MapError, Pages, Region, RegionError, RegionOptions, Rights, Words},
     registry::{PeerId, RegisterError, Registry},

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// for these, and for no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guarantees {
-    /// Aligned runs of so many bytes are read and written whole.
+    /// Aligned runs of so many bytes are read and written whole, by operations of up to
+    /// [`WHOLE_WORDS_BYTES_MAX`]; longer ones promise single bytes.
     pub atomic_bytes: usize,
     /// The order in which the words of one READ are read.
     pub word_order: WordOrder,
@@ -25,6 +26,9 @@ pub struct Guarantees {
     /// Whether remote atomics are atomic against the owner's own CPU atomics.
     pub atomic_with_owner: bool,
 }
+
+/// The longest operation whose words are whole on every transport; past it tcp lets the kernel copy.
+pub const WHOLE_WORDS_BYTES_MAX: usize = (64 << 10) - 1;
 
 /// The order of the words within one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

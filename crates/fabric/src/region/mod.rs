@@ -14,6 +14,8 @@ pub mod journal;
 #[cfg(not(loom))]
 pub(crate) mod mapping;
 mod rights;
+#[cfg(not(loom))]
+mod socket;
 pub mod versioned;
 mod words;
 

@@ -204,6 +204,20 @@ impl Words {
         self.writable
     }
 
+    /// The address of bytes that are about to be read, by the kernel.
+    #[cfg(not(loom))]
+    pub(super) fn reach(&self, offset: u64, bytes: usize) -> Result<*mut u8, AccessError> {
+        let at = self.check(offset, bytes)?;
+        Ok(self.base.as_ptr().cast::<u8>().wrapping_add(at))
+    }
+
+    /// The same of bytes that are about to be written.
+    #[cfg(not(loom))]
+    pub(super) fn reach_to_store(&self, offset: u64, bytes: usize) -> Result<*mut u8, AccessError> {
+        let at = self.check_store(offset, bytes)?;
+        Ok(self.base.as_ptr().cast::<u8>().wrapping_add(at))
+    }
+
     #[inline]
     fn check(&self, offset: u64, bytes: usize) -> Result<usize, AccessError> {
         // One comparison where both are small, which is every honest call.

@@ -4,14 +4,15 @@
 //! What always holds: a key means something only on the connection that it was given to; key,
 //! standing, rights, bounds and alignment are checked before a byte moves, and a READ's
 //! standing again after; operations of one connection are carried out in the order in which
-//! they came; a long READ is given in pieces, so that it costs little memory at a time.
+//! they came. Long ones are [`super::long`].
 
 use crate::node::Core;
 use crate::region::{Ordering, Rights, fence};
 use crate::registry::{Grant, PeerId, Registry};
+use crate::tcp::long::Long;
 use crate::tcp::outbound::Outbound;
-use crate::tcp::stream::header;
-use crate::verb::Verb;
+use crate::tcp::stream::{DIRECT_BYTES, header};
+use crate::verb::{Verb, check_range};
 use crate::{OperationError, RegionId};
 use barn_layout::frame::{
     AtomicBody, Frame, FrameHeader, FrameKind, MemoryBody, OpenBody, OpenedBody, Outcome, ReadBody, WriteBody,
@@ -20,10 +21,6 @@ use barn_layout::limits::{OPERATION_BYTES_MAX, REGIONS_PER_PEER_MAX};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use zerocopy::{FromBytes, IntoBytes};
-
-/// The longest part of a READ that is given at once: 25 µs of copying, so that other peers
-/// wait no longer for one long READ.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// READs whose memory is fetched ahead: as many cache misses as a core keeps in flight.
 const AHEAD: usize = 16;
@@ -50,21 +47,13 @@ impl Hasher for AsIs {
     }
 }
 
-/// The grants of one peer, and the READ that is under way for it.
+/// The grants of one peer, and the long operation that is under way for it.
 #[derive(Default)]
 pub(super) struct Agent {
     grants: HashMap<u64, Grant, BuildHasherDefault<AsIs>>,
-    reading: Option<Reading>,
+    pub(super) long: Option<Long>,
     /// Whether the last operation was a WRITE.
     wrote: bool,
-}
-
-/// A long READ of which pieces are still to be given.
-struct Reading {
-    grant: Grant,
-    id: u64,
-    offset: u64,
-    left: usize,
 }
 
 /// A frame that makes no sense: its sender is expelled.
@@ -72,12 +61,6 @@ struct Reading {
 pub(super) struct Nonsense;
 
 impl Agent {
-    /// Whether a READ is under way, so that nothing else may be carried out yet.
-    #[inline]
-    pub(super) fn is_reading(&self) -> bool {
-        self.reading.is_some()
-    }
-
     /// Answers an `Open`.
     pub(super) fn open(
         &mut self,
@@ -232,35 +215,42 @@ impl Agent {
         if outcome != Outcome::Done {
             return refuse(outcome, out);
         }
-        if bytes > PIECE_BYTES {
-            self.reading = Some(Reading { grant: grant.clone(), id, offset, left: bytes });
+        if bytes >= DIRECT_BYTES {
+            self.long = Some(Long::read(grant.clone(), id, offset, bytes));
             return;
         }
-        give(grant, FrameKind::Done, id, offset, bytes, out);
+        give(grant, id, offset, bytes, out);
     }
 
-    /// Gives the next piece of the READ under way, the last one as its `Done`.
-    pub(super) fn read_on(&mut self, out: &mut Outbound) {
-        let Some(reading) = &mut self.reading else { return };
-        let bytes = reading.left.min(PIECE_BYTES);
-        let last = bytes == reading.left;
-        let kind = if last { FrameKind::Done } else { FrameKind::Piece };
-        let given = give(&reading.grant, kind, reading.id, reading.offset, bytes, out);
-        reading.offset += bytes as u64;
-        reading.left -= bytes;
-        if last || !given {
-            self.reading = None;
-        }
+    /// Begins a WRITE of which `body` is the beginning, and `bytes` is all.
+    pub(super) fn begin_write(&mut self, id: u64, body: &[u8], bytes: usize) -> Result<(), Nonsense> {
+        // ORDER: SeqCst, as in `execute`: it begins after those before it.
+        fence(Ordering::SeqCst);
+        self.wrote = true;
+        let (write, _) = WriteBody::ref_from_prefix(body).map_err(|_| Nonsense)?;
+        let (offset, left) = (write.offset.get(), bytes - WriteBody::BYTES);
+        let granted = match self.grants.get(&write.key.get()) {
+            None => Err(Outcome::BadKey),
+            Some(grant) => {
+                let region_bytes = grant.region.words().bytes() as u64;
+                match check_range(Rights::WRITE, grant.rights, offset, left, region_bytes) {
+                    _ if !grant.standing.is_live() => Err(Outcome::Revoked),
+                    Ok(()) => Ok(grant.clone()),
+                    Err(error) => Err(outcome(error)),
+                }
+            }
+        };
+        self.long = Some(Long::write(granted, id, offset, left));
+        Ok(())
     }
 }
 
-/// Adds a frame with registered bytes, or, if the grant has ended meanwhile, the `Done` that
-/// says so. False in that case.
+/// Adds the `Done` of a READ with its bytes, or, if the grant has ended meanwhile, one that says so.
 #[inline]
-fn give(grant: &Grant, kind: FrameKind, id: u64, offset: u64, bytes: usize, out: &mut Outbound) -> bool {
+fn give(grant: &Grant, id: u64, offset: u64, bytes: usize, out: &mut Outbound) {
     let buffer = out.buffer(FrameHeader::BYTES + bytes);
     let start = buffer.len();
-    buffer.extend_from_slice(header(kind, Outcome::Done as u8, 0, id, bytes).as_bytes());
+    buffer.extend_from_slice(header(FrameKind::Done, Outcome::Done as u8, 0, id, bytes).as_bytes());
     let body = buffer.len();
     buffer.resize(body + bytes, 0);
     let loaded = grant.region.words().load(offset, &mut buffer[body..]);
@@ -268,13 +258,12 @@ fn give(grant: &Grant, kind: FrameKind, id: u64, offset: u64, bytes: usize, out:
     // grant ended are never taken for the grant's.
     fence(Ordering::Acquire);
     let outcome = match loaded {
-        Ok(()) if grant.standing.is_live() => return true,
+        Ok(()) if grant.standing.is_live() => return,
         Ok(()) => Outcome::Revoked,
         Err(_) => Outcome::OutOfBounds,
     };
     buffer.truncate(start);
     buffer.extend_from_slice(header(FrameKind::Done, outcome as u8, 0, id, 0).as_bytes());
-    false
 }
 
 fn outcome(error: OperationError) -> Outcome {

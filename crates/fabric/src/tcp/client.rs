@@ -123,7 +123,10 @@ impl TcpClient {
         }
         let State { intake, slots, out, .. } = state;
         match intake.take(&self.socket, slots, out, own) {
-            Ok(0) => {}
+            Ok(0) if !intake.has_left() => {}
+            // The READ that bytes were left for is not to pass.
+            // ORDER: Relaxed, as below.
+            Ok(0) => drop(self.brought.fetch_add(1, Ordering::Relaxed)),
             Ok(_) => {
                 // ORDER: Relaxed: a hint; whoever sees it looks again under the lock.
                 self.brought.fetch_add(1, Ordering::Relaxed);
@@ -191,18 +194,21 @@ impl TcpClient {
             && wait.pass()
     }
 
-    /// A place for a new operation; `None` if it has to wait for one.
+    /// A place for a new operation that sends `bytes`; `None` if it has to wait for one.
     pub(super) fn place(
         &self,
         state: &mut State,
         cx: &Context<'_>,
         wait: &mut Wait,
+        bytes: usize,
     ) -> Result<Option<Ticket>, Trouble> {
+        // What goes straight from the caller's buffer waits until it can: it would be copied else.
+        let most = if bytes < DIRECT_BYTES { OUT_BYTES_MAX } else { 1 };
         for round in 0..2 {
             if state.gone {
                 return Err(Trouble::Gone);
             }
-            if state.out.pending() < OUT_BYTES_MAX
+            if state.out.pending() < most
                 && let Some(ticket) = state.slots.take()
             {
                 wait.ticket = Some(ticket);
@@ -246,7 +252,12 @@ impl TcpClient {
         if !fresh || !drive::corked() {
             if !state.slots.is_done(ticket) {
                 let placed = &mut wait.placed;
-                self.drive_if_due(state, into.map(|into| Own { ticket, into, placed }));
+                let own = into.map(|into| Own { ticket, into, placed });
+                // What was left in the socket for this one is taken, whoever has driven before.
+                match own.is_some() && state.intake.is_for(ticket) && drive::in_place() {
+                    true => self.drive(state, own),
+                    false => self.drive_if_due(state, own),
+                }
             }
             if state.slots.is_done(ticket) {
                 return Poll::Ready(Ok(ticket));

@@ -3,6 +3,7 @@
 use super::agent::Agent;
 use super::handshake::{Newcomer, Policy};
 use super::intake::Intake;
+use super::long::Turn;
 use super::outbound::Outbound;
 use super::stream::Inbound;
 use crate::region::{Ordering, Region, Rights};
@@ -27,6 +28,8 @@ pub fn node_frames(data: &[u8]) {
     for (id, region) in [(1, &granted), (2, &other)] {
         registry.register(RegionId(id), region.clone(), Rights::ALL).expect("a free number");
     }
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let Ok((near, _far)) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None) else { return };
     let (mut agent, mut inbound, mut out) = (Agent::default(), Inbound::default(), Outbound::default());
     let open = OpenBody { region: 1.into(), rights: Rights::ALL.to_bits().into() };
     agent.open_with(&registry, PeerId(1), (1, open.as_bytes()), |_| Ok(None), &mut out).expect("well formed");
@@ -45,8 +48,12 @@ pub fn node_frames(data: &[u8]) {
                 FrameKind::Close => Ok(agent.close(frame.id)),
                 _ => Ok(()),
             };
-            while agent.is_reading() {
-                agent.read_on(&mut out);
+            while let Some(long) = &mut agent.long {
+                match long.turn(&near, &mut inbound, &mut out) {
+                    Ok(Turn::More) => {}
+                    // Nobody reads or writes at the other end.
+                    _ => agent.long = None,
+                }
             }
             if taken.is_err() {
                 return;

@@ -23,6 +23,10 @@ const MESSAGE_COST_BYTES: usize = 64;
 /// The least that a buffer for a long body grows by.
 const GROW_BYTES: usize = 256 << 10;
 
+/// So often a long body is left for the READ that it belongs to, which is polled in the same sweep as a
+/// rule; then whoever drives takes it.
+const LEFT_MAX: u32 = 4;
+
 /// The connection is over.
 #[derive(Debug)]
 pub(super) struct Gone;
@@ -42,6 +46,8 @@ pub(super) struct Intake {
     filling: Option<Filling>,
     /// Bytes of long READs that are still to come, so that small `recv`s leave them for `Own`.
     expected: usize,
+    /// How often the body under way was left in the socket for the READ that it belongs to.
+    left: u32,
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
 }
@@ -75,6 +81,11 @@ impl Intake {
         mut own: Option<Own<'_>>,
     ) -> Result<usize, Gone> {
         let received = if self.filling.is_some() && self.inbound.pending() == 0 {
+            if self.is_anothers(own.as_ref()) && self.left < LEFT_MAX {
+                self.left += 1;
+                return Ok(0);
+            }
+            self.left = 0;
             self.fill(socket, slots, &mut own)
         } else if self.expected > 0 && slots.waiting() > 0 {
             self.inbound.receive_little(socket)
@@ -87,6 +98,24 @@ impl Intake {
             Ok(Received::Nothing) => Ok(0),
             Ok(Received::End) | Err(_) => Err(Gone),
         }
+    }
+
+    /// Whether the next bytes are of a long body that belongs to this operation.
+    #[inline]
+    pub(super) fn is_for(&self, ticket: Ticket) -> bool {
+        self.filling.as_ref().is_some_and(|filling| filling.frame.id == ticket.0)
+    }
+
+    /// Whether a long body was left in the socket.
+    pub(super) fn has_left(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Whether the body under way is that of a READ, and of another one than of who drives.
+    fn is_anothers(&self, own: Option<&Own<'_>>) -> bool {
+        let Some(Filling { frame, .. }) = &self.filling else { return false };
+        matches!(frame.kind, FrameKind::Piece | FrameKind::Done)
+            && own.is_some_and(|own| own.ticket.0 != frame.id)
     }
 
     /// Receives a part of the long body under way where it belongs.

@@ -79,7 +79,8 @@ impl Link for TcpClient {
         let state = &mut *state;
         let fresh = wait.ticket.is_none();
         if fresh {
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
+            let bytes = if let Verb::Write { from, .. } = verb { from.len() } else { 0 };
+            let Some(ticket) = self.place(state, cx, wait, bytes)? else { return Poll::Pending };
             ask(ticket, key, verb, |header, parts| self.post(state, header, parts));
             if let Verb::Read { into, .. } = verb
                 && into.len() >= DIRECT_BYTES
@@ -115,7 +116,7 @@ impl Link for TcpClient {
             if request.len() > MESSAGE_BYTES_MAX {
                 return Poll::Ready(Err(CallError::TooLong { bytes: request.len() }));
             }
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
+            let Some(ticket) = self.place(state, cx, wait, request.len())? else { return Poll::Pending };
             let header = header(FrameKind::Request, 0, method, ticket.0, request.len());
             self.post(state, &header, [&[], request]);
         }
@@ -204,7 +205,7 @@ impl TcpClient {
         let state = &mut *state;
         let fresh = wait.ticket.is_none();
         if fresh {
-            let Some(ticket) = self.place(state, cx, wait)? else { return Poll::Pending };
+            let Some(ticket) = self.place(state, cx, wait, 0)? else { return Poll::Pending };
             let body = OpenBody { region: region.0.into(), rights: rights.to_bits().into() };
             let header = header(FrameKind::Open, 0, 0, ticket.0, OpenBody::BYTES);
             self.post(state, &header, [body.as_bytes(), &[]]);

@@ -14,6 +14,7 @@ pub(crate) mod fuzzing;
 mod handshake;
 mod intake;
 mod link;
+mod long;
 mod outbound;
 mod peer;
 mod port;

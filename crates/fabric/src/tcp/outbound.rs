@@ -1,7 +1,10 @@
 //! Frames that leave on a non-blocking stream, the same at both ends.
 //!
-//! What always holds: what waits leaves in one `send`, in order, and each frame whole.
+//! What always holds: what waits leaves in one `send`, in order, and each frame whole. Registered bytes
+//! of a long READ leave straight from where they lie, while their grant stands; if it ends before all
+//! of them have left, zeros do in their place, and the answer that follows says so.
 
+use crate::registry::Grant;
 use barn_layout::frame::FrameHeader;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -15,6 +18,16 @@ pub(super) struct Outbound {
     bytes: Vec<u8>,
     sent: usize,
     taken: u64,
+    registered: Option<Registered>,
+}
+
+/// Registered bytes that are to leave: behind `bytes[..at]`, before the rest.
+#[derive(Debug)]
+struct Registered {
+    grant: Grant,
+    offset: u64,
+    left: usize,
+    at: usize,
 }
 
 /// The longest buffer that is kept for the next frames.
@@ -24,7 +37,29 @@ impl Outbound {
     /// How many bytes wait for the socket.
     #[inline]
     pub(super) fn pending(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.bytes.len() - self.sent + self.registered.as_ref().map_or(0, |registered| registered.left)
+    }
+
+    /// Whether registered bytes are under way, so that no others can be begun.
+    #[inline]
+    pub(super) fn has_registered(&self) -> bool {
+        self.registered.is_some()
+    }
+
+    /// Adds a frame whose body is registered memory, and sends what the socket takes. None may be under
+    /// way.
+    pub(super) fn push_registered(
+        &mut self,
+        socket: &OwnedFd,
+        header: &FrameHeader,
+        grant: &Grant,
+        (offset, left): (u64, usize),
+    ) -> Result<(), Errno> {
+        debug_assert!(self.registered.is_none());
+        self.push(header, [&[], &[]]);
+        let at = self.bytes.len();
+        self.registered = Some(Registered { grant: grant.clone(), offset, left, at });
+        self.flush(socket).map(|_| ())
     }
 
     /// Where in the stream the last of them ends.
@@ -50,8 +85,13 @@ impl Outbound {
     #[inline]
     pub(super) fn buffer(&mut self, more: usize) -> &mut Vec<u8> {
         // What was sent is forgotten once it is the larger part: each byte moves at most once.
-        if self.sent > self.pending() && self.bytes.len() + more > self.bytes.capacity() {
+        let (gone, waiting) = (self.sent, self.bytes.len() - self.sent);
+        let past = self.registered.as_ref().is_none_or(|registered| registered.at >= gone);
+        if past && gone > waiting && self.bytes.len() + more > self.bytes.capacity() {
             self.bytes.drain(..self.sent);
+            if let Some(registered) = &mut self.registered {
+                registered.at -= self.sent;
+            }
             self.sent = 0;
         }
         self.bytes.reserve(more);
@@ -64,7 +104,22 @@ impl Outbound {
         if self.pending() == 0 {
             return Ok(true);
         }
-        match rustix::net::send(socket, &self.bytes[self.sent..], SendFlags::NOSIGNAL) {
+        let sent = match &self.registered {
+            None => rustix::net::send(socket, &self.bytes[self.sent..], SendFlags::NOSIGNAL),
+            Some(Registered { grant, offset, left, at }) => {
+                let (before, after) = (&self.bytes[self.sent..*at], &self.bytes[*at..]);
+                // Whoever ends the grant waits until the kernel has copied.
+                let send = || grant.region.words().send(socket, before, (*offset, *left), after);
+                match grant.standing.change(send) {
+                    Some(sent) => sent,
+                    None => {
+                        self.registered_is_void();
+                        return self.flush(socket);
+                    }
+                }
+            }
+        };
+        match sent {
             Ok(bytes) => self.forget(bytes),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(error),
@@ -80,6 +135,10 @@ impl Outbound {
         header: &FrameHeader,
         parts: [&[u8]; 2],
     ) -> Result<(), Errno> {
+        if self.registered.is_some() {
+            self.push(header, parts);
+            return Ok(());
+        }
         let frame = [header.as_bytes(), parts[0], parts[1]];
         let slices = [&self.bytes[self.sent..], frame[0], frame[1], frame[2]].map(IoSlice::new);
         let mut nothing = SendAncillaryBuffer::default();
@@ -101,9 +160,29 @@ impl Outbound {
         Ok(())
     }
 
-    fn forget(&mut self, bytes: usize) {
-        self.sent += bytes;
+    /// The grant has ended: zeros leave in place of the rest.
+    fn registered_is_void(&mut self) {
+        if let Some(Registered { left, at, .. }) = self.registered.take() {
+            self.bytes.splice(at..at, std::iter::repeat_n(0, left));
+        }
+    }
+
+    fn forget(&mut self, mut bytes: usize) {
         self.taken += bytes as u64;
+        if let Some(registered) = &mut self.registered {
+            let before = bytes.min(registered.at - self.sent);
+            self.sent += before;
+            bytes -= before;
+            let taken = bytes.min(registered.left);
+            registered.offset += taken as u64;
+            registered.left -= taken;
+            bytes -= taken;
+            if registered.left > 0 {
+                return;
+            }
+            self.registered = None;
+        }
+        self.sent += bytes;
         if self.sent == self.bytes.len() {
             self.sent = 0;
             self.bytes.clear();

@@ -8,19 +8,21 @@
 use crate::node::{Core, count};
 use crate::registry::PeerId;
 use crate::service::{Outgoing, Reply, ReplySink, Request, Service};
-use crate::tcp::agent::{Agent, Nonsense, PIECE_BYTES};
+use crate::tcp::agent::{Agent, Nonsense};
 use crate::tcp::attach::{attach, renew};
+use crate::tcp::long::Turn;
 use crate::tcp::outbound::Outbound;
-use crate::tcp::stream::{Inbound, Received, header};
-use barn_layout::frame::{FrameError, FrameKind};
+use crate::tcp::stream::{DIRECT_BYTES, Inbound, Received, header};
+use barn_layout::frame::{FrameError, FrameKind, WriteBody};
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::Status;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-/// With so much waiting for a peer, nothing more is done for it: one piece of a long READ.
-const HIGH_WATER_BYTES: usize = PIECE_BYTES;
+/// With so much waiting for a peer, nothing more is done for it: 25 µs of copying, so that other peers
+/// wait no longer.
+const HIGH_WATER_BYTES: usize = 256 << 10;
 
 /// Buffers that a port lends to whichever peer is being served, so that idle ones hold none.
 #[derive(Default)]
@@ -36,6 +38,8 @@ pub(super) struct Peer {
     inbound: Inbound,
     out: Outbound,
     agent: Agent,
+    /// Whether the long operation under way has had its turn and could go on at once.
+    unfinished: bool,
     /// Whether this stream is only the control path of something faster.
     pub(super) attached: bool,
     /// What epoll is asked for.
@@ -88,6 +92,7 @@ impl Peer {
             inbound: Inbound::default(),
             out: Outbound::default(),
             agent: Agent::default(),
+            unfinished: false,
             attached: false,
             interest: EventFlags::IN,
             listed: false,
@@ -129,7 +134,7 @@ impl Peer {
         // What was left over goes first; only when it is done is more taken.
         let mut work = self.advance(core, service)?;
         let mut end = None;
-        if !self.agent.is_reading() && self.out.pending() < HIGH_WATER_BYTES {
+        if self.agent.long.is_none() && self.out.pending() < HIGH_WATER_BYTES {
             match self.inbound.receive(&self.socket)? {
                 Received::Bytes(bytes) => {
                     count(&core.stats.tcp.bytes_in, bytes as u64);
@@ -149,17 +154,38 @@ impl Peer {
     }
 
     fn has_more(&self) -> bool {
-        self.agent.is_reading() || self.inbound.has_frame()
+        match &self.agent.long {
+            // Bytes that have not come yet come with an event.
+            Some(long) => !long.takes() || self.unfinished,
+            None => self.inbound.has_frame(),
+        }
     }
 
     /// Does what the bytes that are here ask for, until the peer has enough answers waiting.
     fn advance(&mut self, core: &mut Core, service: &mut dyn Service) -> Result<usize, End> {
         let (mut operations, mut messages, mut ahead) = (0, 0, 0);
-        let Self { id: peer, inbound, out, agent, attached, socket, .. } = self;
+        let Self { id: peer, inbound, out, agent, attached, socket, unfinished, .. } = self;
         let mut end = Ok(());
+        *unfinished = false;
         while out.pending() < HIGH_WATER_BYTES {
-            if agent.is_reading() {
-                agent.read_on(out);
+            if let Some(long) = &mut agent.long {
+                match long.turn(socket, inbound, out)? {
+                    Turn::Done => agent.long = None,
+                    Turn::More => {
+                        *unfinished = true;
+                        break;
+                    }
+                    Turn::Waits => break,
+                }
+                continue;
+            }
+            if let Ok(Some(frame)) = inbound.peek()
+                && frame.kind == FrameKind::Write
+                && frame.body_bytes >= DIRECT_BYTES
+                && let Some(start) = inbound.begin(WriteBody::BYTES)
+            {
+                operations += 1;
+                agent.begin_write(frame.id, start, frame.body_bytes)?;
                 continue;
             }
             // One READ is seldom alone.

@@ -178,6 +178,14 @@ impl Inbound {
         Some(body)
     }
 
+    /// Passes the next frame's header and the first `bytes` of its body, and gives these, if they are here.
+    pub(super) fn begin(&mut self, bytes: usize) -> Option<&[u8]> {
+        let (from, to) = (self.start + FrameHeader::BYTES, self.start + FrameHeader::BYTES + bytes);
+        let start = self.bytes.get(from..to)?;
+        self.start = to;
+        Some(start)
+    }
+
     /// The whole frames that are here, without taking them.
     pub(super) fn ahead(&self) -> impl Iterator<Item = (Frame, &[u8])> {
         let mut rest = &self.bytes[self.start..];
