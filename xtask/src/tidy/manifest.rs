@@ -9,6 +9,7 @@ const LAYERS: [&str; 11] = [
     "log",
     "heap",
     "cluster",
+    "space",
     "transaction",
     "index",
     "barn",
