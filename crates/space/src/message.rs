@@ -278,9 +278,17 @@ pub enum Request {
     },
 }
 
-/// What a keeper is to do.
+/// What a keeper is to do: in order, and each task once, for one that was not answered in time is handed out
+/// again. Numbers of regions are not used twice in a keeper's life, and a region that is not there (any more)
+/// counts as retired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
+    /// Let go of every chunk that there is, and of every task before: the master knows none of them. It is
+    /// what a keeper hears first of a master that it, or this life of it, is new to.
+    Clear {
+        /// Named in the answer.
+        task: TaskId,
+    },
     /// Make so many chunks.
     Prepare {
         /// Named in the answer.
@@ -415,7 +423,7 @@ pub enum Response {
     },
     /// The session is the range's writer.
     Leased {
-        /// For `Commit`.
+        /// For `Commit`: the version that it will make.
         version: u64,
         /// How long the lease is, from before it was asked for.
         lease_ms: u64,
