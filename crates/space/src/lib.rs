@@ -8,4 +8,7 @@
 //! at most; nobody reaches a chunk without a pass that the master made out for it.
 #![forbid(unsafe_code)]
 
+pub mod master;
 pub mod message;
+pub mod pass;
+pub mod wire;
