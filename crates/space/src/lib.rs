@@ -8,7 +8,12 @@
 //! at most; nobody reaches a chunk without a pass that the master made out for it.
 #![forbid(unsafe_code)]
 
+pub mod barrier;
+mod bell;
+pub mod client;
+pub mod keeper;
 pub mod master;
 pub mod message;
 pub mod pass;
+pub mod slice;
 pub mod wire;
