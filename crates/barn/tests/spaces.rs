@@ -4,12 +4,12 @@ mod common;
 
 use barn::node::{Node, NodeConfig};
 use barn::space::{
-    AccessError, CHUNK_BYTES_MAX, Keys, MapError, Mapping, Refusal, Role, Space, SpaceError, Spaces,
-    WriteError,
+    AccessError, BarrierError, CHUNK_BYTES_MAX, Coordinator, Keys, MapError, Mapping, Outcome, Refusal, Role,
+    Space, SpaceError, Spaces, Worker, WriteError, barrier_bytes,
 };
 use barn::{Barn, Error};
 use barn_fabric::seam::{Random, Seeded};
-use common::{Dir, until};
+use common::{Dir, PATIENCE, until};
 use std::time::Duration;
 
 const CHUNK: u64 = 64 << 10;
@@ -73,6 +73,13 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
     }
 }
 
+fn barrier<T: std::fmt::Debug>(result: Result<T, Error>) -> BarrierError {
+    match result.unwrap_err() {
+        Error::Barrier(error) => error,
+        other => panic!("not an error of a barrier: {other:?}"),
+    }
+}
+
 fn access<T: std::fmt::Debug>(result: Result<T, Error>) -> AccessError {
     match result.unwrap_err() {
         Error::Access(error) => error,
@@ -107,19 +114,11 @@ fn move_bytes(writer: &Mapping, reader: &Mapping, seed: u64, rounds: usize) {
 #[test]
 fn what_one_client_writes_over_chunk_boundaries_another_reads_on_every_transport() {
     for count in [1, 2, 4] {
-        let nodes = Nodes::start(count, 2 << 20);
+        let nodes = Nodes::start(count, 8 * CHUNK);
         let [shm, tcp] = nodes.clients();
-        // Until every keeper has come, what is reserved is all at some nodes.
         let (space, keys) = shm.spaces().create_with("bytes", CHUNK, Role::Nobody).unwrap();
-        let wanted = count as u64 * 8 * CHUNK;
-        until("all nodes have chunks", || {
-            space.reserve(wanted).unwrap();
-            let range = space.alloc(wanted).unwrap();
-            let spread = range.nodes() == count;
-            space.free(range.address()).unwrap();
-            drop(range);
-            spread || space.release(wanted).is_err()
-        });
+        // All that all nodes have: it is not there before every keeper has come.
+        until("all nodes have chunks", || space.reserve(count as u64 * 8 * CHUNK).is_ok());
         // An odd length: the last chunk is used in part.
         let range = space.alloc(6 * CHUNK + 12_345).unwrap();
         assert_eq!((range.bytes(), range.address() % CHUNK), (6 * CHUNK + 12_345, 0));
@@ -412,12 +411,10 @@ fn one_writer_at_a_time_and_only_what_it_commits_counts() {
             Err(Error::Write(WriteError::Access(AccessError::OutOfBounds { .. })))
         ));
         writer.write(2 * CHUNK - 1, b"x").unwrap();
-        let reader = other.spaces().join("writers", Some(&keys.reader)).unwrap();
+        let third = nodes.tcp();
+        let reader = third.spaces().join("writers", Some(&keys.reader)).unwrap();
         drop(writer);
         let mut reading = reader.init(range.address(), 1).unwrap();
-        until("the lease is given back", || {
-            !matches!(refused(reading.lease(None)), Refusal::HasWriter { .. })
-        });
         assert!(matches!(refused(reading.lease(None)), Refusal::NotAllowed { .. }));
         space.delete().unwrap();
     }
@@ -490,4 +487,159 @@ fn a_session_that_was_closed_holds_nothing_and_its_handles_say_so() {
     let again = barn.spaces().join("sessions", Some(&keys.owner)).unwrap();
     assert_ne!(barn.spaces().session(), session);
     again.init(range.address(), range.bytes()).unwrap().map().unwrap();
+}
+
+/// A coordinator's mapping for a barrier of so many workers, and a way for others to map the same.
+fn meeting(barn: &Barn, workers: usize) -> (Mapping, impl Fn(&Barn) -> Mapping + use<>) {
+    let bytes = barrier_bytes(workers, 16);
+    let (space, keys) = space(barn.spaces(), "barrier", bytes.next_multiple_of(CHUNK));
+    let range = space.alloc(bytes).unwrap();
+    let address = range.address();
+    let mapping = range.map().unwrap();
+    let theirs = move |barn: &Barn| {
+        let space = barn.spaces().join("barrier", Some(&keys.writer)).unwrap();
+        space.init_to_write(address, bytes).unwrap().map().unwrap()
+    };
+    (mapping, theirs)
+}
+
+#[test]
+fn workers_do_phase_after_phase_and_say_what_came_of_each() {
+    const WORKERS: usize = 3;
+    let nodes = Nodes::start(2, 1 << 20);
+    let barn = nodes.shm();
+    let (mapping, theirs) = meeting(&barn, WORKERS);
+    let mut coordinator = Coordinator::new(barn.spaces(), &mapping, WORKERS, 16).unwrap();
+    let work = |barn: &Barn, number: usize| {
+        let mut worker = Worker::join(barn.spaces(), &theirs(barn), number, PATIENCE).unwrap();
+        let mut phases = 0;
+        while let Some(assignment) = worker.next(PATIENCE).unwrap() {
+            phases += 1;
+            assert_eq!(assignment.phase, phases);
+            let told = u64::from_le_bytes(assignment.task.try_into().unwrap());
+            match told % 7 {
+                0 => worker.fail(b"a seven").unwrap(),
+                _ => worker.finish(&(told * 2).to_le_bytes()).unwrap(),
+            }
+        }
+        phases
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|number| {
+                let (nodes, work) = (&nodes, &work);
+                scope.spawn(move || work(&if number % 2 == 0 { nodes.shm() } else { nodes.tcp() }, number))
+            })
+            .collect();
+        coordinator.gather(PATIENCE).unwrap();
+        for phase in 0..20u64 {
+            let tasks: Vec<[u8; 8]> = (0..3).map(|worker| (phase * 3 + worker).to_le_bytes()).collect();
+            coordinator.start(&tasks).unwrap();
+            for (worker, outcome) in coordinator.finish(PATIENCE).unwrap().into_iter().enumerate() {
+                let told = phase * 3 + worker as u64;
+                match told % 7 {
+                    0 => assert_eq!(outcome, Outcome::Error(b"a seven".to_vec())),
+                    _ => assert_eq!(outcome, Outcome::Finished((told * 2).to_le_bytes().to_vec())),
+                }
+            }
+        }
+        coordinator.end().unwrap();
+        assert!(workers.into_iter().all(|worker| worker.join().unwrap() == 20));
+    });
+}
+
+#[test]
+fn the_dead_are_noticed_at_a_barrier_and_no_wait_is_past_its_deadline() {
+    let nodes = Nodes::start(1, 1 << 20);
+    let (barn, one, two) = (nodes.shm(), nodes.shm(), nodes.tcp());
+    let (mapping, theirs) = meeting(&barn, 2);
+    let soon = Duration::from_millis(20);
+    assert_eq!(
+        barrier(Worker::join(one.spaces(), &theirs(&one), 0, soon)),
+        BarrierError::Deadline { missing: vec![] }
+    );
+    assert!(matches!(barrier(Coordinator::new(barn.spaces(), &mapping, 3, 16)), BarrierError::Size { .. }));
+    let mut coordinator = Coordinator::new(barn.spaces(), &mapping, 2, 16).unwrap();
+    assert_eq!(barrier(coordinator.gather(soon)), BarrierError::Deadline { missing: vec![0, 1] });
+    let mut first = Worker::join(one.spaces(), &theirs(&one), 0, soon).unwrap();
+    let second = Worker::join(two.spaces(), &theirs(&two), 1, soon).unwrap();
+    assert!(matches!(
+        barrier(Worker::join(two.spaces(), &theirs(&two), 2, soon)),
+        BarrierError::Worker { worker: 2, .. }
+    ));
+    coordinator.gather(PATIENCE).unwrap();
+    assert!(matches!(barrier(coordinator.start(&[b"x"])), BarrierError::Worker { worker: 1, .. }));
+    assert!(matches!(barrier(coordinator.start(&[[0; 17], [0; 17]])), BarrierError::Worker { .. }));
+    coordinator.start(&[b"a", b"b"]).unwrap();
+    assert_eq!(first.next(PATIENCE).unwrap().unwrap().task, b"a");
+    first.finish(b"done").unwrap();
+    assert_eq!(barrier(first.next(soon)), BarrierError::Deadline { missing: vec![] });
+    assert_eq!(barrier(coordinator.finish(soon)), BarrierError::Deadline { missing: vec![1] });
+    drop(second);
+    two.spaces().close().unwrap();
+    assert_eq!(barrier(coordinator.finish(PATIENCE)), BarrierError::WorkerLost { worker: 1 });
+    barn.spaces().close().unwrap();
+    assert_eq!(barrier(first.next(PATIENCE)), BarrierError::CoordinatorLost);
+}
+
+#[test]
+fn more_chunks_than_one_connection_may_have_open_are_mapped_over_several() {
+    const CHUNKS: u64 = 1_100;
+    let nodes = Nodes::start(1, CHUNKS * CHUNK);
+    for barn in nodes.clients() {
+        let (space, _) = space(barn.spaces(), "many", CHUNKS * CHUNK);
+        let range = space.alloc(CHUNKS * CHUNK).unwrap();
+        let mapping = range.map().unwrap();
+        for chunk in 0..CHUNKS {
+            mapping.write(chunk * CHUNK, &chunk.to_le_bytes()).unwrap();
+        }
+        let again = range.map().unwrap();
+        for chunk in (0..CHUNKS).rev() {
+            let mut read = [0; 8];
+            again.read(chunk * CHUNK, &mut read).unwrap();
+            assert_eq!(u64::from_le_bytes(read), chunk);
+        }
+        drop((mapping, again, range));
+        space.delete().unwrap();
+    }
+}
+
+#[test]
+fn reads_and_writes_run_under_a_runtime_too() {
+    // A runtime of the smallest kind: wakers that unpark this thread.
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    fn run<F: Future>(future: F) -> F::Output {
+        let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+        let mut future = std::pin::pin!(future);
+        loop {
+            match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+                std::task::Poll::Ready(output) => return output,
+                std::task::Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+    let nodes = Nodes::start(2, 2 << 20);
+    for barn in nodes.clients() {
+        let spaces = barn.spaces().futures();
+        run(async {
+            let made = spaces.create("async", CHUNK, Role::Nobody).await.unwrap();
+            made.space.reserve(6 * CHUNK).await.unwrap();
+            let mut range = made.space.alloc_copy_on_write(3 * CHUNK).await.unwrap();
+            let data = noise(&mut Seeded::new(3), 3 * CHUNK as usize);
+            let mut writer = range.lease(None).await.unwrap();
+            writer.write(0, &data).await.unwrap();
+            writer.commit().await.unwrap();
+            let mapping = range.map().await.unwrap();
+            let mut read = vec![0; data.len()];
+            mapping.read(0, &mut read).await.unwrap();
+            assert!(read == data);
+            drop((mapping, range));
+            made.space.delete().await.unwrap();
+        });
+    }
 }
