@@ -104,11 +104,11 @@ impl<'a> Writer<'a> {
             return Err(WriteError::Broken);
         }
         // Until it is done: whoever drops this future has written a part.
-        self.broken = true;
+        self.broken = !planted("writer_commits_holes");
         self.freshen(at, from.len() as u64, touched).await?;
         let chunk_bytes = self.range.held.range.chunk_bytes;
         Spread::new(&self.chunks[..], chunk_bytes, at, Buffer::From(from), &mut []).await?;
-        self.broken = planted("writer_commits_holes") && self.broken;
+        self.broken = false;
         Ok(())
     }
 

@@ -9,6 +9,8 @@
 
 mod chunks;
 mod gate;
+#[cfg(test)]
+mod tests;
 
 pub use chunks::{CHUNKS_MAX, ChunkCounts, ChunkUsage};
 pub use gate::{EnterError, Gate};
@@ -139,25 +141,27 @@ impl Keeper {
             Err(_) => return false,
         }
         match wire::decode_response(&reply) {
-            Ok(Response::Work { work, secret }) => {
-                let Some(secret) = Secret::from_hex(&secret) else { return false };
-                // It has heard what was done.
-                self.done.clear();
-                if self.options.gate.trust(secret) {
-                    tracing::warn!("another master of spaces: its predecessor's chunks are let go");
-                    self.chunks.clear();
-                }
-                for work in work {
-                    self.carry_out(work);
-                }
-                true
-            }
+            Ok(Response::Work { work, secret }) => self.hear(work, &secret),
             Ok(Response::Refused(refusal)) => {
                 tracing::debug!(?refusal, "the master of spaces gave no work");
                 self.pause().await
             }
             Ok(_) | Err(_) => false,
         }
+    }
+
+    /// Takes an answer: what was said is known to have been heard, and what is to be done is done.
+    fn hear(&mut self, work: Vec<Work>, secret: &str) -> bool {
+        let Some(secret) = Secret::from_hex(secret) else { return false };
+        self.done.clear();
+        if self.options.gate.trust(secret) {
+            tracing::warn!("another master of spaces: its predecessor's chunks are let go");
+            self.chunks.clear();
+        }
+        for work in work {
+            self.carry_out(work);
+        }
+        true
     }
 
     async fn pause(&self) -> bool {
