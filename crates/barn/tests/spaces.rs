@@ -483,10 +483,42 @@ fn a_session_that_was_closed_holds_nothing_and_its_handles_say_so() {
     let info = other.spaces().stat("sessions").unwrap();
     assert_eq!((info.ranges[0].holds, info.sessions, info.used_bytes), (0, 0, 2 * CHUNK));
     assert!(matches!(space.alloc(CHUNK), Err(Error::Space(SpaceError::SessionLost))));
+    assert!(matches!(range.map(), Err(Error::Map(MapError::SessionLost))));
     // Another session begins by itself, and finds the range.
     let again = barn.spaces().join("sessions", Some(&keys.owner)).unwrap();
     assert_ne!(barn.spaces().session(), session);
     again.init(range.address(), range.bytes()).unwrap().map().unwrap();
+}
+
+#[test]
+fn a_session_that_is_closed_while_somebody_can_write_is_left_to_its_lease() {
+    // Longer than the test: a lease that runs out is not what ends the session here.
+    let barn = Barn::embedded_with(NodeConfig {
+        lease: Duration::from_secs(600),
+        ..NodeConfig::embedded().space_memory(1 << 20)
+    })
+    .unwrap();
+    let (space, keys) = space(barn.spaces(), "zombie", 4 * CHUNK);
+    let mapping = space.alloc(CHUNK).unwrap().map().unwrap();
+    let mut versions = space.alloc_copy_on_write(CHUNK).unwrap();
+    let session = barn.spaces().session();
+    barn.spaces().close().unwrap();
+    // Its chunks are nobody else's: what it still writes harms nobody.
+    assert_eq!(barn.spaces().alive(&[session]).unwrap(), [session]);
+    mapping.write(0, b"still mine").unwrap();
+    assert!(matches!(versions.lease(None), Err(Error::Write(WriteError::Space(SpaceError::SessionLost)))));
+
+    let again = barn.spaces().join("zombie", Some(&keys.writer)).unwrap();
+    let reading = again.init(mapping_address(&again), CHUNK).unwrap().map().unwrap();
+    let session = barn.spaces().session();
+    drop(reading);
+    barn.spaces().close().unwrap();
+    assert_eq!(barn.spaces().alive(&[session]).unwrap(), [], "who can only read is let go at once");
+}
+
+/// Where the first range of a space is.
+fn mapping_address(space: &Space) -> u64 {
+    space.stat().unwrap().ranges[0].address
 }
 
 /// A coordinator's mapping for a barrier of so many workers, and a way for others to map the same.

@@ -463,7 +463,27 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
+    // Spaces: keepers, and the bytes that clients move.
+    Plant { name: "chunk_not_scrubbed", gate: spaces(LET_GO), fails: LET_GO },
+    Plant { name: "mark_forgotten", gate: unit("barn-space", "chunks"), fails: "comes_back_zeroed" },
+    Plant { name: "pass_for_readers_writes", gate: unit("barn-space", GATE), fails: GATE },
+    Plant { name: "pass_of_any_life", gate: unit("barn-space", GATE), fails: GATE },
+    Plant { name: "spread_misses_chunk_boundary", gate: spaces(BOUNDARIES), fails: BOUNDARIES },
+    Plant { name: "fresh_chunk_not_filled", gate: spaces(VERSIONS), fails: VERSIONS },
+    Plant { name: "writer_commits_holes", gate: spaces(HOLES), fails: HOLES },
 ];
+
+/// Tests of spaces.
+const LET_GO: &str = "what_is_dropped_is_let_go_and_what_is_freed_comes_back_empty";
+const GATE: &str = "nobody_gets_into_a_chunk_without_a_pass";
+const BOUNDARIES: &str = "what_one_client_writes_over_chunk_boundaries";
+const VERSIONS: &str = "readers_keep_their_version_and_learn_of_the_next_by_its_mark";
+const HOLES: &str = "a_writer_whose_write_failed_cannot_commit";
+
+/// A gate of spaces on real nodes.
+const fn spaces(filter: &'static str) -> Gate {
+    Gate { package: "barn", target: Target::Test("spaces"), filter, loom: false }
+}
 
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -138,7 +138,8 @@ impl Spaces {
         Ok(block_on(self.inner.alive(sessions))?)
     }
 
-    /// Ends the session now, and with it everything that it holds; the next use begins another.
+    /// Ends the session, and with it everything that it holds: now, or after one lease, if something is
+    /// still mapped here for writing. The next use begins another.
     pub fn close(&self) -> Result<(), Error> {
         Ok(block_on(self.inner.close())?)
     }

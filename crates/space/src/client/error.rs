@@ -125,6 +125,8 @@ pub enum MapError {
     },
     /// The range is not held to write to it.
     ReadOnly,
+    /// The session has ended, and with it all that it held.
+    SessionLost,
     /// A node could not be reached.
     Unreachable {
         /// Which.
@@ -151,6 +153,7 @@ impl fmt::Display for MapError {
                 write!(f, "{bytes} bytes at {offset} leave the range, of which {held_bytes} bytes are held")
             }
             Self::ReadOnly => write!(f, "the range is held for reading only: hold it to write, or lease it"),
+            Self::SessionLost => SpaceError::SessionLost.fmt(f),
             Self::Unreachable { member, why } => {
                 write!(f, "node {} cannot be reached ({why}): try again when it is back", member.0)
             }

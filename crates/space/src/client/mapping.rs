@@ -7,6 +7,7 @@
 use super::AccessError;
 use super::links::OpenChunk;
 use super::range::Held;
+use super::session::Writing;
 use super::spread::{Buffer, Chunks as _, STREAMS, Spread, failed};
 use barn_fabric::{OperationError, Rights, block_on};
 use barn_layout::limits::{OPERATION_BYTES_MAX, WORD_BYTES};
@@ -32,7 +33,8 @@ struct Shared {
     bytes: u64,
     /// Where the mapping begins in the range that is held.
     offset: u64,
-    writable: bool,
+    /// There if it can be written to.
+    writing: Option<Writing>,
     /// Whether marks are read along with the data.
     marked: bool,
     /// Whether a mark said that there is a newer version.
@@ -41,8 +43,8 @@ struct Shared {
 
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { bytes, writable, chunks, .. } = &*self.shared;
-        let how = if *writable { "writable" } else { "read-only" };
+        let Shared { bytes, writing, chunks, .. } = &*self.shared;
+        let how = if writing.is_some() { "writable" } else { "read-only" };
         write!(f, "Mapping({bytes} bytes in {} chunks, {how})", chunks.len())
     }
 }
@@ -52,11 +54,11 @@ impl Mapping {
         held: Arc<Held>,
         chunks: Vec<Arc<OpenChunk>>,
         (start, offset, bytes): (u64, u64, u64),
-        writable: bool,
+        writing: Option<Writing>,
     ) -> Self {
         let (chunk_bytes, marked) = (held.range.chunk_bytes, held.range.copy_on_write);
         let tainted = AtomicBool::new(false);
-        let shared = Shared { held, chunks, chunk_bytes, start, bytes, offset, writable, marked, tainted };
+        let shared = Shared { held, chunks, chunk_bytes, start, bytes, offset, writing, marked, tainted };
         Self { shared: Arc::new(shared) }
     }
 
@@ -77,7 +79,7 @@ impl Mapping {
 
     /// Whether it can be written to.
     pub fn is_writable(&self) -> bool {
-        self.shared.writable
+        self.shared.writing.is_some()
     }
 
     /// Whether all of it is memory of this host, so that reads are loads.
@@ -96,7 +98,7 @@ impl Mapping {
     #[inline]
     fn place(&self, offset: u64, bytes: usize, write: bool) -> Result<u64, AccessError> {
         let shared = &*self.shared;
-        if write && !shared.writable {
+        if write && shared.writing.is_none() {
             return Err(AccessError::ReadOnly);
         }
         if offset.checked_add(bytes as u64).is_none_or(|end| end > shared.bytes) {
@@ -237,6 +239,6 @@ impl Mapping {
 
     /// What it may do, as the nodes granted it.
     pub fn rights(&self) -> Rights {
-        if self.shared.writable { Rights::ALL } else { Rights::READ }
+        if self.is_writable() { Rights::ALL } else { Rights::READ }
     }
 }

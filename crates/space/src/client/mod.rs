@@ -208,11 +208,12 @@ impl Spaces {
         }
     }
 
-    /// Ends the session now, and with it everything that it holds, whoever still has a handle of it.
+    /// Ends the session, and with it everything that it holds, whoever still has a handle of it: now, or
+    /// after one lease, if something is still mapped here for writing.
     pub async fn close(&self) -> Result<(), SpaceError> {
         let session = self.inner.session();
         session.lose();
-        if !session.has_begun() {
+        if !session.has_begun() || session.is_writing() {
             return Ok(());
         }
         match self.inner.ask_again(&session, &Request::End { session: session.id }).await {

@@ -148,6 +148,10 @@ impl RangeHandle {
         }
         // What is copy-on-write is written through a lease, never in place.
         let write = held.write && !held.range.copy_on_write;
+        let writing = match write {
+            true => Some(held.session().write().ok_or(MapError::SessionLost)?),
+            false => None,
+        };
         let chunk_bytes = held.range.chunk_bytes;
         let from = held.start + offset;
         let first = (from / chunk_bytes) as usize;
@@ -165,7 +169,7 @@ impl RangeHandle {
                 chunks
             }
         };
-        Ok(Mapping::new(held.clone(), chunks, (from % chunk_bytes, offset, bytes), write))
+        Ok(Mapping::new(held.clone(), chunks, (from % chunk_bytes, offset, bytes), writing))
     }
 
     /// Holds the newest version of a copy-on-write range instead. Mappings of the earlier one stay as they

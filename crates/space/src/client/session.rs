@@ -1,12 +1,13 @@
 //! A session with the master: renewed by a task, which also lets go of what was dropped.
 //!
 //! What always holds: the task ends with the last [`Spaces`](super::Spaces), and then ends the session;
-//! a session that the master does not know any more is lost for good.
+//! a session that the master does not know any more is lost for good; the master is told that a session has
+//! ended only if nobody here can write to what it held, because it then gives the memory to others.
 
 use super::{Inner, SpaceError, lock};
 use crate::bell::Bell;
 use crate::message::{Request, Response, SessionId};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     lost: AtomicBool,
     /// Until when the master keeps it for certain, in nanoseconds of our clock.
     valid_until: AtomicU64,
+    /// Mappings and leases through which bytes can be written.
+    writing: AtomicUsize,
     /// Requests that let go of what was dropped.
     dropped: Mutex<Vec<Request>>,
 }
@@ -39,18 +42,34 @@ impl Session {
             lease_ms: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             valid_until: AtomicU64::new(0),
+            writing: AtomicUsize::new(0),
             dropped: Mutex::default(),
         }
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        // ORDER: Relaxed: a flag that stands alone.
-        self.lost.load(Ordering::Relaxed)
+        // SYNC: SeqCst, with `write`: see there.
+        self.lost.load(Ordering::SeqCst)
     }
 
     pub(super) fn lose(&self) {
-        // ORDER: Relaxed: as above.
-        self.lost.store(true, Ordering::Relaxed);
+        // SYNC: SeqCst, with `write`: see there.
+        self.lost.store(true, Ordering::SeqCst);
+    }
+
+    /// Somebody is about to write through the session; none if it is over. Whoever ends it either sees the
+    /// writer, or is seen by it.
+    pub(super) fn write(self: &Arc<Self>) -> Option<Writing> {
+        // SYNC: SeqCst, pairs with the store in `lose` and the load in `is_writing`.
+        self.writing.fetch_add(1, Ordering::SeqCst);
+        let writing = Writing(self.clone());
+        (!self.is_lost()).then_some(writing)
+    }
+
+    /// Whether anybody here can write to what the session held.
+    pub(super) fn is_writing(&self) -> bool {
+        // SYNC: SeqCst, with `write`.
+        self.writing.load(Ordering::SeqCst) > 0
     }
 
     pub(super) fn has_begun(&self) -> bool {
@@ -67,6 +86,17 @@ impl Session {
         if !self.is_lost() {
             lock(&self.dropped).push(request);
         }
+    }
+}
+
+/// A way to write to what a session holds, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Writing(Arc<Session>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // SYNC: SeqCst, with `is_writing`: what was written comes before the end of the session.
+        self.0.writing.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -5,6 +5,7 @@
 //! written in part has the rest of the version before; after a write that failed nothing can be committed.
 
 use super::links::OpenChunk;
+use super::session::Writing;
 use super::spread::{Buffer, Chunks, Spread, failed};
 use super::{AccessError, RangeHandle, WriteError};
 use crate::message::{Chunk, Pass, Request, Response};
@@ -26,6 +27,7 @@ pub struct Writer<'a> {
     chunks: Vec<Place>,
     broken: bool,
     ended: bool,
+    _writing: Writing,
 }
 
 #[derive(Clone, Default)]
@@ -55,8 +57,9 @@ impl<'a> Writer<'a> {
     ) -> Result<Self, WriteError> {
         let chunks = vec![Place::default(); range.held.range.chunks.len()];
         let asked_ms = lease.map_or(0, |lease| (lease.as_millis() as u64).max(1));
+        let _writing = range.held.session().write().ok_or(super::SpaceError::SessionLost)?;
         let (version, lease, broken, ended) = (0, Duration::ZERO, false, true);
-        let mut writer = Self { range, version, lease, asked_ms, chunks, broken, ended };
+        let mut writer = Self { range, version, lease, asked_ms, chunks, broken, ended, _writing };
         writer.renew().await?;
         writer.ended = false;
         Ok(writer)
