@@ -24,8 +24,16 @@ enum Kind {
 #[derive(Debug)]
 struct Task {
     kind: Kind,
-    /// To which peer it was handed out, and when.
+    /// To which peer it was handed out, and when; nobody, if that peer is gone.
     handed: Option<(u64, Duration)>,
+    /// Whether somebody may know it. It is done once, as it was then, so that nothing is added to it.
+    known: bool,
+}
+
+impl Task {
+    fn new(kind: Kind) -> Self {
+        Self { kind, handed: None, known: false }
+    }
 }
 
 /// A keeper that waits for work.
@@ -129,6 +137,7 @@ impl Keeper {
         let due = ready.filter(|(_, task)| due(task)).take(TASKS_MAX);
         due.map(|(id, task)| {
             task.handed = Some((peer, now));
+            task.known = !planted("space_known_task_grows");
             work(*id, &task.kind)
         })
         .collect()
@@ -162,7 +171,7 @@ impl Master {
         let keeper = self.keepers.entry(member).or_insert_with(|| Keeper {
             life,
             free_bytes,
-            tasks: BTreeMap::from([(clear, Task { kind: Kind::Clear, handed: None })]),
+            tasks: BTreeMap::from([(clear, Task::new(Kind::Clear))]),
             waiting: None,
             cleared: false,
             short: BTreeMap::new(),
@@ -291,9 +300,11 @@ impl Master {
         let Record { chunk, bytes, .. } = *record;
         let keeper = self.keepers.get_mut(&chunk.member);
         let last = keeper.and_then(|keeper| keeper.tasks.values_mut().next_back());
-        // One task for many, while it was not handed out.
-        if let Some(Task { kind: Kind::Retire { chunks, regions, bytes: of, keep: kept }, handed: None }) =
-            last
+        // One task for many, while nobody knows it.
+        if let Some(task) = last
+            && !task.known
+            && task.handed.is_none()
+            && let Kind::Retire { chunks, regions, bytes: of, keep: kept } = &mut task.kind
             && (*of, *kept) == (bytes, keep)
             && (regions.len() as u64) < TASK_CHUNKS_MAX
         {
@@ -308,7 +319,7 @@ impl Master {
     fn tell(&mut self, member: MemberId, kind: Kind) {
         let task = self.task_number();
         if let Some(keeper) = self.keepers.get_mut(&member) {
-            keeper.tasks.insert(task, Task { kind, handed: None });
+            keeper.tasks.insert(task, Task::new(kind));
         }
     }
 

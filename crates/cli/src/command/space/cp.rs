@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use barn::Barn;
 use barn::space::{RangeInfo, Space};
@@ -24,11 +24,15 @@ use crate::progress::Progress;
 /// What is moved at once.
 const BLOCK_BYTES: usize = 4 << 20;
 
+/// How often chunks that are on their way back are looked for, and how long between: a second in all.
+const RETURNS: u32 = 50;
+const RETURN_PAUSE: Duration = Duration::from_millis(20);
+
 /// What to copy where; its help is on [`super::Action::Cp`].
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  barn space cp edges.bin space:graph\n  \
     barn space cp space:graph/0x4000000 - | sha256sum\n  \
-    barn space cp new.bin space:model/0 --key $WRITER_KEY")]
+    barn space cp new.bin space:model/0x4000000 --key $WRITER_KEY")]
 pub struct Args {
     /// A file, or space:NAME[/ADDRESS].
     #[arg(value_name = "FROM")]
@@ -110,14 +114,9 @@ fn import(args: &Args, path: &Path, name: &str, address: Option<u64>) -> io::Res
 
 /// Copies a file into a range of its own.
 fn write_new(args: &Args, space: &Space, bytes: u64, path: &Path, file: &mut File) -> io::Result<u64> {
-    let info = space.stat().map_err(failed)?;
     // A copy-on-write range that is written needs its own chunks and fresh ones.
     let copies = if args.copy_on_write { 2 } else { 1 };
-    let needed = bytes.next_multiple_of(space.chunk_bytes()).saturating_mul(copies);
-    let free = info.reserved_bytes.saturating_sub(info.used_bytes);
-    if needed > free {
-        space.reserve(needed - free).map_err(failed)?;
-    }
+    make_room(space, bytes, copies)?;
     let mut range = match args.copy_on_write {
         true => space.alloc_copy_on_write(bytes).map_err(failed)?,
         false => space.alloc(bytes).map_err(failed)?,
@@ -156,12 +155,37 @@ fn write_over(
     }
     let mut held = space.init_to_write(address, bytes).map_err(failed)?;
     match range.copy_on_write {
-        true => replace(&mut held, bytes, path, file),
+        true => {
+            make_room(space, bytes, 1)?;
+            replace(&mut held, bytes, path, file)
+        }
         false => {
             let mapping = held.map().map_err(failed)?;
             copy_in(bytes, path, file, |at, block| mapping.write(at, block))
         }
     }
+}
+
+/// Sees to it that so much is reserved and free, so many times. Chunks that were used a moment ago are on
+/// their way back: they are waited for, a little.
+fn make_room(space: &Space, bytes: u64, copies: u64) -> io::Result<()> {
+    let needed = bytes.next_multiple_of(space.chunk_bytes()).saturating_mul(copies);
+    for _ in 0..RETURNS {
+        let free_bytes = space.release(0).map_err(failed)?.free_bytes;
+        if free_bytes >= needed {
+            return Ok(());
+        }
+        let info = space.stat().map_err(failed)?;
+        if info.reserved_bytes.saturating_sub(info.used_bytes) < needed {
+            break;
+        }
+        std::thread::sleep(RETURN_PAUSE);
+    }
+    let free_bytes = space.release(0).map_err(failed)?.free_bytes;
+    if free_bytes < needed {
+        space.reserve(needed - free_bytes).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Copies a file into the next version of a copy-on-write range, and switches to it.

@@ -15,9 +15,9 @@ pub(super) struct Keeper {
     pub(super) chunks: BTreeMap<u32, (u64, bool)>,
     /// Chunks that are never to be used again: somebody may still be in them.
     pub(super) haunted: BTreeSet<u32>,
-    /// Chunks that were let go or cleared.
-    pub(super) retired: BTreeSet<u32>,
     pub(super) waits_for: Option<Ticket>,
+    /// What was written to chunks; what was written to none is 0.
+    pub(super) contents: BTreeMap<u32, u64>,
     todo: VecDeque<Work>,
     seen: BTreeSet<TaskId>,
     /// What was done and is not known to be heard.
@@ -36,8 +36,8 @@ impl Keeper {
             free_bytes,
             chunks: BTreeMap::new(),
             haunted: BTreeSet::new(),
-            retired: BTreeSet::new(),
             waits_for: None,
+            contents: BTreeMap::new(),
             todo: VecDeque::new(),
             seen: BTreeSet::new(),
             done: Vec::new(),
@@ -73,10 +73,6 @@ impl Keeper {
     pub(super) fn miss(&mut self) {
         self.waits_for = None;
         self.sent = 0;
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        !self.todo.is_empty() || !self.done.is_empty()
     }
 
     pub(super) fn work_all(&mut self) -> usize {
@@ -118,7 +114,6 @@ impl Keeper {
                 for region in regions {
                     assert!(!self.haunted.contains(&region), "somebody may still write to {region:x}");
                     if let Some((bytes, _)) = self.chunks.remove(&region) {
-                        self.retired.insert(region);
                         chunks.push(self.make(bytes));
                     }
                 }
@@ -147,7 +142,6 @@ impl Keeper {
     fn let_go(&mut self, region: u32) {
         if let Some((bytes, _)) = self.chunks.remove(&region) {
             self.free_bytes += bytes;
-            self.retired.insert(region);
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Tests of the master of spaces, with keepers that are played.
 
 mod audit;
+mod clients;
 mod keepers;
+mod model;
+mod refusals;
 mod stories;
 
 use super::{Answer, Master, MasterOptions, Ticket};
