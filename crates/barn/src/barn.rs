@@ -4,11 +4,12 @@ use crate::connect::Connect;
 use crate::error::Error;
 use crate::node::{Node, NodeConfig};
 use crate::object::{self, Ref, Value};
+use crate::space::Spaces;
 use crate::transaction::Tx;
 use barn_fabric::block_on;
 use barn_transaction::{Attempts, Client, Object, Pointer, RunOptions, Stats};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A way into a cluster's shared memory. Clones are the same, and cheap; threads may share one, though
@@ -23,6 +24,8 @@ pub struct Barn {
     client: Client,
     /// The node that was started for it, if one was: it stops with the last handle.
     embedded: Option<Arc<Node>>,
+    /// Its client of spaces, once somebody has asked for one.
+    spaces: Arc<OnceLock<Spaces>>,
 }
 
 impl fmt::Debug for Barn {
@@ -53,7 +56,7 @@ impl Barn {
     }
 
     pub(crate) fn over(client: Client) -> Self {
-        Self { client, embedded: None }
+        Self { client, embedded: None, spaces: Arc::default() }
     }
 
     /// The same, as futures.
@@ -64,13 +67,23 @@ impl Barn {
     /// The same, whose operations through this handle may take so long, all in all.
     #[must_use = "the handle itself keeps its deadline"]
     pub fn deadline(&self, deadline: Duration) -> Self {
-        Self { client: self.client.with_deadline(deadline), embedded: self.embedded.clone() }
+        // Spaces have the deadline of their first use: theirs are of another kind.
+        Self {
+            client: self.client.with_deadline(deadline),
+            embedded: self.embedded.clone(),
+            spaces: self.spaces.clone(),
+        }
     }
 
     /// What was read, changed, and done again through this handle and its clones. No node sees
     /// one-sided reads: they are counted here alone.
     pub fn stats(&self) -> Stats {
         self.client.stats().now()
+    }
+
+    /// Namespaces of raw bytes, striped over the nodes' memory: see [`crate::space`].
+    pub fn spaces(&self) -> &Spaces {
+        self.spaces.get_or_init(|| Spaces::over(&self.client))
     }
 
     /// Where other processes connect to an embedded node.

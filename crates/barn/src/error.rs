@@ -2,6 +2,8 @@
 
 use barn_fabric::ConnectError;
 use barn_index::TableError;
+use barn_space::barrier::BarrierError;
+use barn_space::client::{AccessError, MapError, SpaceError, WriteError};
 use barn_transaction::{ClientError, CommitError, RunError};
 use std::fmt;
 
@@ -16,6 +18,16 @@ pub enum Error {
     Client(ClientError),
     /// A table could not be read or changed.
     Table(TableError),
+    /// A space could not be made, joined, reserved in or allocated from.
+    Space(SpaceError),
+    /// A range of a space could not be mapped.
+    Map(MapError),
+    /// Bytes of a space could not be moved.
+    Access(AccessError),
+    /// A copy-on-write range could not be leased, written or switched.
+    Write(WriteError),
+    /// A barrier did not come about.
+    Barrier(BarrierError),
     /// A commit did not go through, or is not known to have.
     Commit(CommitError),
     /// Other transactions were in the way each time; nothing was changed.
@@ -30,7 +42,13 @@ pub enum Error {
 impl Error {
     /// Whether what was asked for may have been done or not: look before you do it again.
     pub fn is_indeterminate(&self) -> bool {
-        matches!(self, Self::Table(TableError::Indeterminate) | Self::Commit(CommitError::Indeterminate))
+        matches!(
+            self,
+            Self::Table(TableError::Indeterminate)
+                | Self::Commit(CommitError::Indeterminate)
+                | Self::Space(SpaceError::Indeterminate)
+                | Self::Write(WriteError::Space(SpaceError::Indeterminate))
+        )
     }
 
     /// The program's own reason to give a transaction up.
@@ -46,6 +64,11 @@ impl fmt::Display for Error {
             Self::Node(why) | Self::Own(why) => f.write_str(why),
             Self::Client(error) => error.fmt(f),
             Self::Table(error) => error.fmt(f),
+            Self::Space(error) => error.fmt(f),
+            Self::Map(error) => error.fmt(f),
+            Self::Access(error) => error.fmt(f),
+            Self::Write(error) => error.fmt(f),
+            Self::Barrier(error) => error.fmt(f),
             Self::Commit(error) => error.fmt(f),
             Self::Contended { attempts } => RunError::<ClientError>::Contended { attempts: *attempts }.fmt(f),
         }
@@ -68,6 +91,17 @@ impl From<TableError> for Error {
         }
     }
 }
+
+macro_rules! from {
+    ($($error:ident => $variant:ident),+) => { $(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )+ };
+}
+from!(SpaceError => Space, MapError => Map, AccessError => Access, WriteError => Write, BarrierError => Barrier);
 
 impl From<ClientError> for Error {
     fn from(error: ClientError) -> Self {

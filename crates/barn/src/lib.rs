@@ -27,6 +27,7 @@ mod connect;
 mod error;
 pub mod node;
 mod object;
+pub mod space;
 mod table;
 mod transaction;
 

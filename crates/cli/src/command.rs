@@ -28,6 +28,7 @@ pub mod ping;
 pub mod put;
 pub mod scan;
 pub mod serve;
+pub mod space;
 pub mod status;
 pub mod table;
 pub mod top;
@@ -162,6 +163,9 @@ pub enum Command {
     /// Make, list, describe and drop tables.
     Table(table::Args),
 
+    /// Make, list, describe, fill and delete spaces: raw bytes, striped over the nodes' memory.
+    Space(space::Args),
+
     /// Put the entries of a file into a table: JSON lines or CSV.
     ///
     /// A line of JSON is { "key", "value", "expires_ms" }, with `key_base64` and `value_base64` for what
@@ -283,6 +287,7 @@ fn dispatch(cli: &Cli) -> io::Result<Exit> {
         Some(Command::Cas(args)) => cas::run(args, cli.json),
         Some(Command::Scan(args)) => scan::run(args, cli.json),
         Some(Command::Table(args)) => table::run(args, cli.json),
+        Some(Command::Space(args)) => space::run(args, cli.json),
         Some(Command::Import(args)) => import::run(args, cli.json),
         Some(Command::Export(args)) => export::run(args, cli.json),
         Some(Command::Doctor(args)) => doctor::run(args, cli.json),

@@ -7,6 +7,8 @@ use std::fmt;
 use std::io;
 use std::sync::OnceLock;
 
+use barn::space::futures::role_name;
+use barn::space::{Refusal as Refused, SpaceError};
 use barn::{Error, TableError};
 use barn_fabric::ConnectError;
 use barn_layout::handshake::Refusal;
@@ -75,6 +77,7 @@ impl Failure {
         match inner.downcast_ref::<Error>() {
             Some(Error::Connect(error)) => connecting(error),
             Some(Error::Table(TableError::NoTable(name))) => no_table(name, None),
+            Some(Error::Space(SpaceError::Refused(refusal))) => space(refusal, error),
             _ => Self::plain(error.to_string()),
         }
     }
@@ -98,6 +101,24 @@ pub fn no_table(name: &str, nearest: Option<&str>) -> Failure {
         None => format!("make one with `barn table create {name}`"),
     };
     Failure::new(format!("no table `{name}`"), hint)
+}
+
+/// What the master of spaces refused, and what to do about it here.
+fn space(refusal: &Refused, error: &io::Error) -> Failure {
+    match refusal {
+        Refused::NoSpace { name } => {
+            Failure::new(format!("no space `{name}`"), "`barn space list` shows what there is")
+        }
+        Refused::BadKey => Failure::new(
+            "the key is none of this space's",
+            "give the one that `barn space create` printed (--key, or BARN_SPACE_KEY)",
+        ),
+        Refused::NotAllowed { needed, .. } => Failure::new(
+            format!("that takes the key of {}", role_name(*needed)),
+            "give it with --key, or as BARN_SPACE_KEY",
+        ),
+        _ => Failure::plain(error.to_string()),
+    }
 }
 
 fn connecting(error: &ConnectError) -> Failure {

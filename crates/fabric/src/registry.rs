@@ -226,6 +226,20 @@ impl Registry {
         Ok(())
     }
 
+    /// Gives one peer these rights on a region beside those that it has. What it holds stands: more
+    /// rights make no grant wrong. Says whether there is such a region, and it was allocated for them.
+    pub fn widen(&self, id: RegionId, peer: PeerId, rights: Rights) -> bool {
+        let mut state = self.lock();
+        let Some(entry) = state.regions.get_mut(&id) else { return false };
+        if !entry.region.remote().contains(rights) {
+            return false;
+        }
+        let everyone = entry.everyone;
+        let allowed = entry.peers.entry(peer).or_insert(everyone);
+        *allowed = *allowed | rights;
+        true
+    }
+
     /// Ends every grant that `peer` holds on the region. It may open it again if it is allowed.
     pub fn revoke(&self, id: RegionId, peer: PeerId) {
         if let Some(entry) = self.lock().regions.get_mut(&id) {
@@ -355,6 +369,20 @@ mod tests {
         open.store(true, Ordering::SeqCst);
         assert!(!grant.standing.hold(Held(Box::new(Door(open.clone())))), "a grant that ended holds nothing");
         assert!(!open.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn a_peer_that_gets_more_rights_keeps_what_it_holds() {
+        let registry = registry();
+        let (id, peer) = (RegionId(1), PeerId(1));
+        let read = registry.grant(id, peer, Rights::READ, None).unwrap();
+        assert!(registry.widen(id, peer, Rights::WRITE));
+        assert!(read.standing.is_live());
+        assert!(registry.grant(id, peer, Rights::READ | Rights::WRITE, None).is_ok());
+        assert!(registry.grant(id, PeerId(2), Rights::WRITE, None).is_err(), "it was given to one peer");
+        assert!(!registry.widen(RegionId(2), peer, Rights::READ), "there is no such region");
+        registry.register(RegionId(3), Region::on_heap(64, Rights::READ), Rights::NONE).unwrap();
+        assert!(!registry.widen(RegionId(3), peer, Rights::WRITE), "it was allocated for readers");
     }
 
     #[test]

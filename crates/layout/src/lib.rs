@@ -23,6 +23,7 @@ pub mod log;
 pub mod message;
 pub mod object;
 pub mod plant;
+pub mod space;
 pub mod table;
 pub mod transaction;
 

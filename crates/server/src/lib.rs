@@ -137,6 +137,7 @@ impl Server {
             token: options.token.clone(),
             allow_unauthenticated: options.allow_unauthenticated,
             memory_bytes: options.memory_bytes,
+            space_bytes_max: options.space_memory_bytes,
             join: options.join.clone(),
             data: options.data.clone(),
             durability: options.durability,

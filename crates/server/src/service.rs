@@ -26,6 +26,7 @@ impl ProcessService {
         if let Some(usage) = &node.usage {
             status.memory = PurposeStatus::all(usage);
         }
+        status.memory.extend(PurposeStatus::spaces(&node.spaces));
         // The coordinator knows of members and tables before its own node has heard of them.
         status.learn(&node.configuration);
         status.activity = Activity::of(node, self.started.elapsed().as_millis() as u64);

@@ -1,7 +1,7 @@
 //! What a node says about itself.
 
 use crate::activity::Activity;
-use barn::node::Recovery;
+use barn::node::{ChunkUsage, Recovery};
 use barn_cluster::{Configuration, Directory};
 use barn_heap::{Purpose, Usage};
 use serde::{Deserialize, Serialize};
@@ -123,6 +123,15 @@ impl PurposeStatus {
             }
         };
         Purpose::ALL.into_iter().map(one).filter(|status| status.held_bytes > 0).collect()
+    }
+}
+
+impl PurposeStatus {
+    /// The chunks of spaces, if there are any: memory beside that for objects.
+    pub(crate) fn spaces(usage: &ChunkUsage) -> Option<Self> {
+        let ChunkUsage { chunks, bytes, .. } = *usage;
+        let one = Self { purpose: "spaces".into(), objects: chunks, object_bytes: bytes, held_bytes: bytes };
+        (chunks > 0).then_some(one)
     }
 }
 

@@ -135,6 +135,9 @@ const CLAIMED: &str = "a_directory_is_claimed_once_until_the_claim_ends";
 const OWN_CLOCKS: &str = "rates_are_by_the_nodes_own_clocks";
 const NOT_TWICE: &str = "links_that_break_make_nothing_happen_twice";
 const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
+const SPACE_STORIES: &str = "master::tests::stories";
+const SPACE_MODEL: &str = "whatever_clients_and_keepers_do_nothing_is_lost_doubled_or_torn";
+const WRITER_OVER: &str = "a_writer_whose_lease_has_ended_commits_nothing_though_nobody_else_took_it";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -487,7 +490,68 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
+    // Spaces: keepers, and the bytes that clients move.
+    Plant { name: "chunk_not_scrubbed", gate: spaces(LET_GO), fails: LET_GO },
+    Plant { name: "mark_forgotten", gate: unit("barn-space", "chunks"), fails: "comes_back_zeroed" },
+    Plant { name: "pass_for_readers_writes", gate: unit("barn-space", GATE), fails: GATE },
+    Plant { name: "pass_of_any_life", gate: unit("barn-space", GATE), fails: GATE },
+    Plant { name: "spread_misses_chunk_boundary", gate: spaces(BOUNDARIES), fails: BOUNDARIES },
+    Plant { name: "fresh_chunk_not_filled", gate: spaces(VERSIONS), fails: VERSIONS },
+    Plant { name: "writer_commits_holes", gate: spaces(HOLES), fails: HOLES },
+    // Spaces: who may do what, and which chunk is whose.
+    Plant {
+        name: "space_pass_without_rights",
+        gate: unit("barn-space", "pass::tests"),
+        fails: "a_pass_with_any_field_changed_is_not",
+    },
+    Plant {
+        name: "space_role_unchecked",
+        gate: unit("barn-space", "master::tests::refusals"),
+        fails: "a_role_that_does_not_suffice_is_refused",
+    },
+    Plant {
+        name: "space_init_past_end",
+        gate: unit("barn-space", "master::tests::refusals"),
+        fails: "a_range_may_end_short_of_its_last_chunk_and_addresses_stay_apart",
+    },
+    Plant {
+        name: "space_two_writers",
+        gate: unit("barn-space", "master::tests::refusals"),
+        fails: "what_is_not_there_is_refused",
+    },
+    Plant {
+        name: "space_lease_not_ended",
+        gate: unit("barn-space", SPACE_STORIES),
+        fails: "a_master_that_stood_still_holds_that_against_nobody",
+    },
+    Plant {
+        name: "space_known_task_grows",
+        gate: unit("barn-space", SPACE_STORIES),
+        fails: "a_task_that_a_keeper_may_know_does_not_grow_when_its_connection_breaks",
+    },
+    Plant {
+        name: "space_lost_chunk_counted",
+        gate: unit("barn-space", SPACE_STORIES),
+        fails: "a_lost_member_takes_its_chunks_and_nothing_else",
+    },
+    Plant { name: "space_writer_lease_not_ended", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
+    Plant { name: "space_zombie_writer_kept", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
+    Plant { name: "space_zombie_kept", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
+    Plant { name: "space_freed_under_holders", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
+    Plant { name: "space_switch_loses_chunk", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
 ];
+
+/// Tests of spaces.
+const LET_GO: &str = "what_is_dropped_is_let_go_and_what_is_freed_comes_back_empty";
+const GATE: &str = "nobody_gets_into_a_chunk_without_a_pass";
+const BOUNDARIES: &str = "what_one_client_writes_over_chunk_boundaries";
+const VERSIONS: &str = "readers_keep_their_version_and_learn_of_the_next_by_its_mark";
+const HOLES: &str = "a_writer_whose_write_failed_cannot_commit";
+
+/// A gate of spaces on real nodes.
+const fn spaces(filter: &'static str) -> Gate {
+    Gate { package: "barn", target: Target::Test("spaces"), filter, loom: false }
+}
 
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

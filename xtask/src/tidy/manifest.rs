@@ -3,12 +3,13 @@
 use super::Finding;
 
 /// The design's list: each knows only those before it.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "layout",
     "fabric",
     "log",
     "heap",
     "cluster",
+    "space",
     "transaction",
     "index",
     "barn",

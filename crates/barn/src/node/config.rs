@@ -54,6 +54,9 @@ pub struct NodeConfig {
     pub allow_unauthenticated: bool,
     /// Memory for objects.
     pub memory_bytes: u64,
+    /// The most memory that chunks of spaces may take, beside that for objects; half as much as that,
+    /// unless said. It is taken when somebody reserves it, not before.
+    pub space_bytes_max: Option<u64>,
     /// The length of its regions.
     pub region_bytes: u64,
     /// A node of the cluster to join; none to begin a cluster.
@@ -93,6 +96,7 @@ impl Default for NodeConfig {
             token: None,
             allow_unauthenticated: false,
             memory_bytes: EMBEDDED_MEMORY_BYTES,
+            space_bytes_max: None,
             region_bytes: REGION_BYTES_DEFAULT,
             join: None,
             data: None,
@@ -134,6 +138,17 @@ impl NodeConfig {
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
+    }
+
+    /// The same, with so much memory for chunks of spaces at the most.
+    pub fn space_memory(mut self, bytes: u64) -> Self {
+        self.space_bytes_max = Some(bytes);
+        self
+    }
+
+    /// The most that chunks of spaces may take.
+    pub(super) fn space_bytes(&self) -> u64 {
+        self.space_bytes_max.unwrap_or(self.memory_bytes / 2)
     }
 
     /// The same, with a function that clients can call by name.

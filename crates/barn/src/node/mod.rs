@@ -1,9 +1,9 @@
 //! A node: memory, objects, transactions, its place in a cluster. Embedded in a process, or run by
 //! `barn serve`.
 //!
-//! The first node of a cluster coordinates it; others join it. A node has three threads: the poll
-//! loop, which alone changes its memory; its membership, which renews its lease; and its resolver,
-//! which ends what lost clients have left.
+//! The first node of a cluster coordinates it; others join it. A node has four threads: the poll
+//! loop, which alone changes its memory; its membership, which renews its lease; its resolver,
+//! which ends what lost clients have left; and its keeper, which makes and scrubs the chunks of spaces.
 
 mod config;
 mod durable;
@@ -11,9 +11,11 @@ mod figures;
 mod histogram;
 mod restart;
 mod service;
+mod spaces;
 mod threads;
 
 pub use barn_log::{LogStats, Progress, RecoveryReport, RecoveryStage};
+pub use barn_space::keeper::ChunkUsage;
 pub use config::{NodeConfig, REGION_BYTES_DEFAULT, ShowProgress};
 pub use figures::{Figures, Handled, Probe, ShardFigures, Times};
 pub use histogram::{Histogram, ONE_IN};
@@ -34,10 +36,12 @@ use barn_fabric::{
 use barn_heap::{Heap, HeapOptions};
 use barn_index::node::{Reopened, Tables};
 use barn_layout::Durability;
+use barn_space::keeper::{ChunkCounts, Gate, Keeper, KeeperOptions, KeeperStop};
 use barn_transaction::participant::{Participant, ParticipantOptions};
 use durable::Durable;
 use figures::Board;
 use service::{Arrival, NodeService};
+use spaces::SpaceService;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -64,6 +68,7 @@ pub struct Node {
     clock: SystemClock,
     stopper: Stopper,
     stopping: Arc<AtomicBool>,
+    keeper: KeeperStop,
     threads: Vec<JoinHandle<()>>,
     failed: Arc<Mutex<Option<String>>>,
     /// A directory that was made for its socket.
@@ -136,14 +141,18 @@ impl Node {
         let stats = node.stats();
         let arriving = Arc::new(Mutex::new(None));
         let board = Arc::new(Board::new(clock));
+        let gate = Arc::new(Gate::new(registry.clone()));
+        let counts = Arc::new(ChunkCounts::default());
+        let master_lease = coordinator.as_ref().map(|coordinator| coordinator.configuration().lease());
+        let spaces = SpaceService::new(gate.clone(), counts.clone(), master_lease);
         let service = NodeService::new(
             coordinator,
             clock,
             directory.clone(),
             arriving.clone(),
             rest,
-            stats.clone(),
-            board.clone(),
+            (stats.clone(), board.clone()),
+            spaces,
         );
         let trouble: Arc<Mutex<Option<String>>> = Arc::default();
         let mut threads = vec![threads::poll_loop(node, service, trouble.clone())?];
@@ -164,7 +173,8 @@ impl Node {
             Arc::new(Threads),
         );
         let coordinator_address = config.join.clone().unwrap_or_else(|| own_address.clone());
-        let dial_options = connect_options.clone();
+        let (dial_options, keeper_options) = (connect_options.clone(), connect_options.clone());
+        let keeper_address = coordinator_address.clone();
         threads.push(threads::membership(membership.clone(), move || {
             Connection::connect(&coordinator_address, dial_options.clone())
         })?);
@@ -179,6 +189,7 @@ impl Node {
             clock,
             stopper,
             stopping: Arc::default(),
+            keeper: KeeperStop::default(),
             threads,
             failed: trouble,
             directory: config.own_directory.clone(),
@@ -198,6 +209,20 @@ impl Node {
             None => None,
         };
         started.take_memory(&config, &registry, &mut heap)?;
+        let keeper = KeeperOptions {
+            member: started.member,
+            life: started.membership.life(),
+            registry: registry.clone(),
+            bytes_max: config.space_bytes(),
+            gate,
+            counts,
+            schedule: Arc::new(Threads),
+        };
+        let keeper = Keeper::new(keeper, started.keeper.clone())
+            .map_err(|error| failed("the marks of chunks")(error.to_string()))?;
+        started.threads.push(threads::keeper(keeper, move || {
+            Connection::connect(&keeper_address, keeper_options.clone())
+        })?);
         let lease = Duration::from_millis(directory.configuration().lease_ms);
         let mut participant = Participant::new(ParticipantOptions {
             member: started.member,
@@ -379,6 +404,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         // ORDER: Relaxed: a flag that stands alone; the threads look at it again and again.
         self.stopping.store(true, Ordering::Relaxed);
+        self.keeper.stop();
         match self.coordinates && self.ended {
             false => block_on(self.membership.leave()),
             // The coordinator ended with the loop. Nobody is there to be told, and a lease may be long.

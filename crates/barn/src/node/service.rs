@@ -3,6 +3,7 @@
 use super::CLUSTER_METHOD;
 use super::durable::Durable;
 use super::figures::{Board, Figures, Handled, ShardFigures, Times};
+use super::spaces::SpaceService;
 use barn_cluster::{Configuration, Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, RegionId, Reply, Request, Service, Words};
@@ -10,7 +11,9 @@ use barn_heap::Usage;
 use barn_index::Durability;
 use barn_index::node::{Now, ShardStats, Surroundings, Tables};
 use barn_index::wire as table_wire;
+use barn_layout::space;
 use barn_log::{LogStats, Position, Record};
+use barn_space::keeper::ChunkUsage;
 use barn_transaction::FENCED;
 use barn_transaction::participant::{Asked, Participant, ParticipantStats};
 use barn_transaction::wire::{METHODS_END, Method};
@@ -39,6 +42,8 @@ pub struct NodeView {
     pub configuration: Configuration,
     /// Its log, if it has one.
     pub log: Option<LogStats>,
+    /// Its chunks of spaces.
+    pub spaces: ChunkUsage,
 }
 
 /// What came over a node's connections since it started.
@@ -82,6 +87,7 @@ pub(super) struct NodeService {
     board: Arc<Board>,
     /// Peers that were refused and expelled, as was last said.
     said: (u64, u64),
+    spaces: SpaceService,
 }
 
 /// What the service gets once the node has its place in the cluster, and its memory.
@@ -105,8 +111,8 @@ impl NodeService {
         directory: Arc<Directory>,
         arriving: Arc<Mutex<Option<Arrival>>>,
         rest: Option<Box<dyn Rest>>,
-        stats: Arc<NodeStats>,
-        board: Arc<Board>,
+        (stats, board): (Arc<NodeStats>, Arc<Board>),
+        spaces: SpaceService,
     ) -> Self {
         Self {
             coordinator,
@@ -123,6 +129,7 @@ impl NodeService {
             times: Times::default(),
             board,
             said: (0, 0),
+            spaces,
         }
     }
 
@@ -309,6 +316,7 @@ impl NodeService {
                 None => (*self.directory.configuration()).clone(),
             },
             log: self.durable.as_ref().and_then(Durable::figures),
+            spaces: self.spaces.usage(),
         }
     }
 }
@@ -338,6 +346,7 @@ impl Service for NodeService {
     }
 
     fn gone(&mut self, peer: PeerId) {
+        self.spaces.gone(peer);
         if let Some(participant) = self.participant() {
             participant.gone(peer);
             self.harvest();
@@ -375,7 +384,9 @@ impl NodeService {
             if request.method == Method::Orphans as u16 {
                 if let Some(coordinator) = &mut self.coordinator {
                     // A store that fails now will fail the next request that needs it.
-                    let _ = coordinator.tick(self.clock.now());
+                    let now = self.clock.now();
+                    let _ = coordinator.tick(now);
+                    self.spaces.tick(now, coordinator.configuration());
                 }
                 self.publish();
                 self.checkpoint();
@@ -385,6 +396,9 @@ impl NodeService {
         }
         if (table_wire::Method::Get as u16..table_wire::METHODS_END).contains(&request.method) {
             return self.table(request, reply);
+        }
+        if (space::METHODS_START..space::METHODS_END).contains(&request.method) {
+            return self.spaces.call(self.clock.now(), request, reply);
         }
         if request.method == CLUSTER_METHOD {
             let response = self.cluster(request.body);

@@ -4,6 +4,7 @@ use super::service::NodeService;
 use crate::error::Error;
 use barn_cluster::Membership;
 use barn_fabric::{ConnectError, Connection, Node, block_on};
+use barn_space::keeper::Keeper;
 use barn_transaction::resolver::{Resolver, ResolverOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,6 +39,17 @@ where
     F: Future<Output = Result<Connection, ConnectError>> + Send + 'static,
 {
     spawn("member", move || block_on(membership.run(connect)))
+}
+
+/// The keeper: makes and scrubs the chunks of spaces.
+pub(super) fn keeper<F>(
+    keeper: Keeper,
+    connect: impl Fn() -> F + Send + 'static,
+) -> Result<JoinHandle<()>, Error>
+where
+    F: Future<Output = Result<Connection, ConnectError>> + Send + 'static,
+{
+    spawn("keeper", move || block_on(keeper.run(connect)))
 }
 
 /// The resolver.

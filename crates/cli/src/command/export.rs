@@ -79,7 +79,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
 }
 
 /// The name of a file that is not whole yet.
-fn beside(path: &Path) -> PathBuf {
+pub(super) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".partial");
     name.into()

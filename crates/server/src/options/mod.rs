@@ -69,6 +69,8 @@ pub struct ServerOptions {
     pub allow_unauthenticated: bool,
     /// Memory for objects.
     pub memory_bytes: u64,
+    /// The most memory for chunks of spaces; none for half as much as for objects.
+    pub space_memory_bytes: Option<u64>,
     /// Bytes of raw regions.
     pub raw_bytes: u64,
     /// Bytes of the scratch region.
@@ -109,6 +111,7 @@ impl Default for ServerOptions {
             token_file: None,
             allow_unauthenticated: false,
             memory_bytes: MEMORY_BYTES_MIN,
+            space_memory_bytes: None,
             raw_bytes: 0,
             scratch_bytes: 2 << 20,
             join: None,

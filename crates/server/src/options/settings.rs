@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The word for "not at all" where a setting may be left out.
 pub const NONE: &str = "none";
 
+/// The word for "half as much as another".
+const HALF: &str = "half";
+
 /// The shortest checkpoint that is worth its own cost: 1 MiB.
 const CHECKPOINT_BYTES_MIN: u64 = 1 << 20;
 /// An hour: whoever wants to sync less often wants `memory`.
@@ -230,6 +233,21 @@ pub static SETTINGS: &[Setting] = &[
             "a quarter of the machine's or the cgroup's memory, whichever is less",
         ),
         apply: |options, text| Bytes::from_str(text).map(|bytes| options.memory_bytes = bytes.0),
+    },
+    Setting {
+        key: "space_memory",
+        literal: Literal::Text,
+        value_name: "BYTES",
+        about: "The most memory for spaces, beside `memory`, such as 1GiB; half for half as much as `memory`. It is taken when somebody reserves it.",
+        once: None,
+        usual: Usual::Fixed(HALF),
+        apply: |options, text| match text {
+            HALF => {
+                options.space_memory_bytes = None;
+                Ok(())
+            }
+            bytes => Bytes::from_str(bytes).map(|bytes| options.space_memory_bytes = Some(bytes.0)),
+        },
     },
     Setting {
         key: "data",

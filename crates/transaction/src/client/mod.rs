@@ -226,6 +226,11 @@ impl Client {
         self.inner.now()
     }
 
+    /// What it stands on: for clients of other layers that reach the same cluster.
+    pub fn environment(&self) -> &Environment {
+        &self.inner.environment
+    }
+
     /// Begins a transaction. Nothing is sent until it reads or allocates.
     pub fn begin(&self) -> Transaction {
         Transaction::new(self.clone())

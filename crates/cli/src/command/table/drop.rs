@@ -25,7 +25,7 @@ pub struct Args {
 
 /// Drops it.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
-    if !args.yes && !io::stdin().is_terminal() {
+    if !args.yes && !is_asked() {
         return Err(usage("nobody is there to be asked: --yes drops the table without a question".into()));
     }
     let barn = args.node.connect()?;
@@ -45,8 +45,13 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// Whether somebody is there to be asked.
+pub(in crate::command) fn is_asked() -> bool {
+    io::stdin().is_terminal()
+}
+
 /// Asks on the terminal.
-fn confirmed(question: &str) -> io::Result<bool> {
+pub(in crate::command) fn confirmed(question: &str) -> io::Result<bool> {
     let mut err = anstream::stderr();
     write!(err, "{question}")?;
     err.flush()?;
