@@ -18,6 +18,12 @@ pub trait Service {
     /// A request came. Answer through `reply`; dropping it unanswered refuses the request.
     fn call(&mut self, request: Request<'_>, reply: Reply<'_>);
 
+    /// These requests came together, and [`Service::call`] will have one after another now: what they
+    /// will look at may be fetched into the cache (HERD section 4.1.1). Nothing changes by it.
+    fn expect(&mut self, requests: &[Request<'_>]) {
+        let _ = requests;
+    }
+
     /// A message came that expects no answer.
     fn message(&mut self, peer: PeerId, body: &[u8]) {
         let _ = (peer, body);

@@ -338,6 +338,14 @@ impl Service for NodeService {
         }
     }
 
+    #[inline]
+    fn expect(&mut self, requests: &[Request<'_>]) {
+        if let Some(participant) = &self.participant {
+            let requests = requests.iter().map(|request| (request.method, request.body));
+            self.tables.expect(participant.heap(), requests);
+        }
+    }
+
     fn message(&mut self, peer: PeerId, body: &[u8]) {
         if let Some(participant) = self.participant() {
             participant.message(peer, body);

@@ -24,6 +24,7 @@ mod lane;
 mod opening;
 mod peer;
 mod port;
+mod taking;
 
 pub(crate) use connect::connect;
 pub(crate) use port::ShmPort;

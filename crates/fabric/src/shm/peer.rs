@@ -1,15 +1,16 @@
 //! The node's side of a shm connection.
 
+use super::taking::{GROUP, Taken};
 use super::{ring_if_asleep, silence};
 use crate::messaging::Corrupt;
 use crate::messaging::assembly::Assembly;
 use crate::messaging::backlog::Backlog;
 use crate::messaging::mail::said;
-use crate::messaging::request_region::{SLOT_BODY_BYTES_MAX, Window, read_slot, write_slot};
+use crate::messaging::request_region::{SLOT_BODY_BYTES_MAX, Window, write_slot};
 use crate::messaging::ring::{Place, Progress, RingReader, RingWriter};
 use crate::region::{Region, Rights, Words};
 use crate::registry::{Grant, PeerId, Registry};
-use crate::service::{Outbox, Reply, ReplySink, Request, Service};
+use crate::service::{Outbox, ReplySink, Service};
 use barn_layout::RegionId;
 use barn_layout::channel::ChannelShape;
 use barn_layout::frame::Outcome;
@@ -20,10 +21,8 @@ use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Messages that are taken from one peer before the others have their turn.
-const MESSAGES_PER_TURN: usize = 64;
 /// Answers that wait for room past this stop the peer's requests from being taken.
-const BACKLOG_BYTES_HIGH: usize = 1 << 20;
+pub(super) const BACKLOG_BYTES_HIGH: usize = 1 << 20;
 
 /// Where the client says that it sleeps: `InboundControl::asleep`.
 const CLIENT_ASLEEP: u64 = 64;
@@ -52,33 +51,33 @@ pub(super) struct ShmPeer {
     /// An answer that found no room in the client's socket, with its descriptor. While it waits,
     /// no further packet is taken: a client that does not read its answers waits for itself.
     pub(super) unsent: Option<(ShmOpened, Option<OwnedFd>)>,
-    inbound: Words,
-    reader: RingReader,
-    lane: Option<Lane>,
-    answers: Answers,
+    pub(super) inbound: Words,
+    pub(super) reader: RingReader,
+    pub(super) lane: Option<Lane>,
+    pub(super) answers: Answers,
     /// Sweeps in which it had nothing to say.
     pub(super) quiet: u32,
     /// Whether the socket is watched for room, because of `unsent`.
     pub(super) blocked: bool,
     grants: BTreeMap<u32, Grant>,
-    assembly: Assembly,
+    pub(super) assembly: Assembly,
     /// Bytes of messages that came, since they were last counted.
-    bytes_in: u64,
-    /// What is being looked at: private bytes, used again.
-    buffer: Vec<u8>,
+    pub(super) bytes_in: u64,
+    /// What was taken together: private bytes, used again.
+    pub(super) group: [Taken; GROUP],
 }
 
 /// The node's end of the request region.
-struct Lane {
-    window: Window,
+pub(super) struct Lane {
+    pub(super) window: Window,
 }
 
 /// The way back to the client.
-struct Answers {
-    shape: ChannelShape,
+pub(super) struct Answers {
+    pub(super) shape: ChannelShape,
     outbound: Words,
     /// For each request slot, the request in it that has no answer yet, and its lap.
-    slots: Vec<Option<(u64, u32)>>,
+    pub(super) slots: Vec<Option<(u64, u32)>>,
     ring: Backlog,
 }
 
@@ -135,7 +134,7 @@ impl ShmPeer {
             grants: BTreeMap::new(),
             assembly: Assembly::default(),
             bytes_in: 0,
-            buffer: Vec::new(),
+            group: std::array::from_fn(|_| Taken::nothing()),
         }
     }
 
@@ -175,58 +174,6 @@ impl ShmPeer {
         if std::mem::take(&mut self.answers.ring.written) {
             ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.bell);
         }
-    }
-
-    fn serve_lane(&mut self, service: &mut dyn Service, outbox: &Arc<Outbox>) -> Result<usize, Expelled> {
-        let Some(lane) = &mut self.lane else { return Ok(0) };
-        for turn in 0..MESSAGES_PER_TURN {
-            let (slot, lap) = lane.window.current();
-            self.buffer.clear();
-            let at = self.answers.shape.request_slot(slot) as u64;
-            let Some(header) = read_slot(&self.inbound, at, lap, &mut self.buffer)? else {
-                return Ok(turn);
-            };
-            // An honest client has the answer of the slot's last request before it uses it again.
-            if Kind::from_bits(header.kind) != Some(Kind::Request) || self.answers.slots[slot].is_some() {
-                return Err(Expelled::Garbage);
-            }
-            lane.window.advance();
-            self.bytes_in += self.buffer.len() as u64;
-            self.answers.slots[slot] = Some((header.id.get(), lap));
-            let request = Request { peer: self.id, method: header.method.get(), body: &self.buffer };
-            service.call(request, Reply::new(&mut self.answers, self.id, header.id.get(), outbox));
-        }
-        Ok(MESSAGES_PER_TURN)
-    }
-
-    fn serve_ring(&mut self, service: &mut dyn Service, outbox: &Arc<Outbox>) -> Result<usize, Expelled> {
-        for turn in 0..MESSAGES_PER_TURN {
-            if !self.reader.has_next() {
-                return Ok(turn);
-            }
-            self.buffer.clear();
-            let Some(header) = self.reader.pop(&mut self.buffer)? else { return Ok(turn) };
-            let id = header.id.get();
-            self.bytes_in += self.buffer.len() as u64;
-            if Kind::from_bits(header.kind) == Some(Kind::Abandoned) {
-                self.assembly.forget(id)?;
-                continue;
-            }
-            let Some(body) = self.assembly.add(&header, &mut self.buffer)? else { continue };
-            match Kind::from_bits(header.kind) {
-                Some(Kind::Request) => {
-                    let request = Request { peer: self.id, method: header.method.get(), body: &body };
-                    service.call(request, Reply::new(&mut self.answers, self.id, id, outbox));
-                }
-                Some(Kind::OneWay) => service.message(self.id, &body),
-                Some(Kind::Reply | Kind::Abandoned) | None => return Err(Expelled::Garbage),
-            }
-            // The buffer goes back to be used again, unless a long message made it large.
-            if body.capacity() <= BACKLOG_BYTES_HIGH {
-                self.buffer = body;
-            }
-        }
-        Ok(MESSAGES_PER_TURN)
     }
 
     /// Answers a request that was deferred.

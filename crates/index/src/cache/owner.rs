@@ -240,6 +240,10 @@ impl Shard for Owner {
         }
     }
 
+    fn prefetch_change(&self, _: &Heap, key: Key<'_>) {
+        self.storage.prefetch_bucket(self.storage.space.spot(key.hash).bucket);
+    }
+
     fn combined(&mut self) {
         self.stats.combined += 1;
     }

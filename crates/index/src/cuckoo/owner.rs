@@ -267,6 +267,10 @@ impl Shard for Owner {
         self.table.prefetch(places(hash_of(key), self.table.slots)[0]);
     }
 
+    fn prefetch_change(&self, _: &Heap, key: Key<'_>) {
+        places(hash_of(key), self.table.slots).iter().for_each(|slot| self.table.prefetch(*slot));
+    }
+
     fn combined(&mut self) {
         self.stats.combined += 1;
     }

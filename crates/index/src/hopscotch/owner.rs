@@ -513,6 +513,14 @@ impl Shard for Owner {
         }
     }
 
+    fn prefetch_change(&self, heap: &Heap, key: Key<'_>) {
+        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
+            && let Some(home) = self.home(heap, known.segment, key)
+        {
+            home.prefetch_all(&self.shape);
+        }
+    }
+
     fn combined(&mut self) {
         self.stats.combined += 1;
     }

@@ -4,6 +4,7 @@
 //! in the cluster's configuration: a shard is made when somebody first asks for it, and given up
 //! when the node hears that its table was dropped.
 
+mod expect;
 pub mod notes;
 mod operation;
 mod reopen;
@@ -44,6 +45,8 @@ const NO_LOG: &str = "keeps no log: start it with a data directory (--data), or 
 
 /// Keys whose memory is asked for together.
 const GET_GROUP: usize = 32;
+/// The same of changes, which look at more of it.
+const UPDATE_GROUP: usize = 8;
 
 /// Longer values are left out of pages.
 const PAGE_VALUE_BYTES_MAX: usize = 256 << 10;
@@ -387,6 +390,9 @@ impl Request<'_> {
         let seed = self.held.options.seed;
         self.mark_combined(count, rest)?;
         for at in 0..count {
+            if count > 1 && usize::from(at) % UPDATE_GROUP == 0 {
+                self.prefetch_changes(usize::from(count - at).min(UPDATE_GROUP), rest);
+            }
             let update = next_update(&mut rest)?;
             self.counts.update(update.operation);
             if update.key.len() > KEY_BYTES_MAX || update.value.len() > VALUE_BYTES_MAX {

@@ -82,6 +82,11 @@ pub trait Shard: Send {
         let _ = (heap, key);
     }
 
+    /// Asks for what a change of this key will look at.
+    fn prefetch_change(&self, heap: &Heap, key: Key<'_>) {
+        let _ = (heap, key);
+    }
+
     /// A transaction has changed this object: true if it is one of the shard's.
     fn touched(&mut self, address: Address) -> bool {
         let _ = address;
