@@ -26,6 +26,7 @@ mod peer;
 mod port;
 mod report;
 mod sys;
+mod waiting;
 mod window;
 
 #[cfg(feature = "conformance")]
