@@ -25,9 +25,9 @@ use std::time::Duration;
 pub struct ConnectOptions {
     /// How long any operation may take, unless it says otherwise.
     pub deadline: Duration,
-    /// How requests are carried over shm.
+    /// How requests are carried over shm and verbs.
     pub messaging: Messaging,
-    /// Bytes of each shm ring: a power of two.
+    /// Bytes of each ring of shm and verbs: a power of two.
     pub ring_bytes: usize,
     /// The token that both ends of a tcp connection prove to know.
     pub token: Option<String>,
@@ -77,7 +77,8 @@ pub enum Messaging {
 }
 
 /// A connection to a node. Clones share it; threads may too, though each does better with its
-/// own.
+/// own. Over verbs that is how queue pairs are shared (FaRM's q threads to one): a connection has
+/// two, and as many threads as hold a clone use them behind its lock.
 #[derive(Clone)]
 pub struct Connection {
     pub(crate) link: Arc<dyn Link>,

@@ -6,6 +6,16 @@
 //! peer's. Everything else is the device's: one-sided operations never enter the node's process,
 //! and messages are WRITEs into the receiver's ring, told by completions.
 //!
+//! | what | how it is bounded |
+//! |---|---|
+//! | queue pairs | two for each connection; HERD's mode adds two at the client and one at the node |
+//! | pinned memory | 256 KiB of staging and four rings for each connection, and, at the node, each region once for every client that has it open: against the limit of locked memory (`ulimit -l`) |
+//! | an operation's time | its deadline; a device that gets no answer tries for ever, and the stream tells that a peer is gone |
+//!
+//! What READs promise is [`Guarantees::BY_DEVICE`](crate::Guarantees): words of 8 bytes whole, in any
+//! order, and atomics that are atomic among clients, not against the owner's CPU. Hardware mostly
+//! promises more (whole lines); nothing here depends on it.
+//!
 //! libibverbs is loaded when it is first asked for: a program that was built with this transport
 //! runs where there is none, and says why.
 
@@ -26,6 +36,7 @@ mod peer;
 mod port;
 mod report;
 mod sys;
+mod waiting;
 mod window;
 
 #[cfg(feature = "conformance")]
