@@ -15,6 +15,15 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// A deadline that is meant to pass.
 pub(super) const SHORT: Duration = Duration::from_millis(60);
 
+/// So many rounds of what is repeated only to be repeated: fewer where the environment says that the
+/// machine is slow, and some always. What passes a limit, or must be long, is never cut.
+pub(super) fn rounds(usual: u64) -> u64 {
+    usual.div_ceil(super::rounds_one_in()).max(usual.min(ROUNDS_MIN))
+}
+
+/// Enough for every place of a window of 16 to come round.
+const ROUNDS_MIN: u64 = 20;
+
 /// A node that runs, with its service.
 pub(super) struct Site<'a> {
     pub(super) harness: &'a dyn Harness,

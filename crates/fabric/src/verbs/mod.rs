@@ -15,7 +15,6 @@ mod choose;
 mod client;
 mod connect;
 mod datagrams;
-#[cfg(feature = "conformance")]
 mod echo;
 mod faults;
 mod id;
@@ -28,7 +27,6 @@ mod report;
 mod sys;
 mod window;
 
-#[cfg(feature = "conformance")]
 pub use echo::{Echo, echo_client, echo_node};
 #[cfg(feature = "conformance")]
 pub use faults::{forge, last_key, lose};

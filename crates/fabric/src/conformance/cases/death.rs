@@ -2,7 +2,7 @@
 
 use crate::conformance::service::{ECHO, HOLD};
 use crate::conformance::support::{
-    Calling, PATIENCE, Site, call, calling, join_all, one_region, poll_each, until,
+    Calling, PATIENCE, Site, call, calling, join_all, one_region, poll_each, rounds, until,
 };
 use crate::conformance::{Boxed, Harness};
 use crate::region::Rights;
@@ -163,7 +163,7 @@ pub(crate) async fn connections_come_and_go(harness: &dyn Harness) {
     let site = Site::start(harness);
     site.region(1, 4096, Rights::ALL);
     let stays = site.client().await;
-    for round in 0..150u64 {
+    for round in 0..rounds(150) {
         let client = site.client().await;
         if round % 3 == 0 {
             let remote = client.open(RegionId(1), Rights::READ).await.unwrap();
