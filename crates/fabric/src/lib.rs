@@ -1,8 +1,8 @@
 //! Moves bytes between processes: READ, WRITE, compare-and-swap, fetch-and-add, message.
 //!
 //! One interface, shaped like RDMA verbs, over several transports: `shm` (one host: a READ is a
-//! load), `tcp` (any network: the node's agent plays the NIC) and `simulated` (one seed decides
-//! everything). Every operation is written once, as a future, and runs in three styles: blocking
+//! load), `tcp` (any network: the node's agent plays the NIC), `verbs` (RDMA devices; a cargo
+//! feature) and `simulated` (one seed decides everything). Every operation is written once, as a future, and runs in three styles: blocking
 //! in place, many at once on one thread, or under any async runtime; see [`drive`].
 //!
 //! What always holds: registered memory is reached only by whole words ([`region`]); what a

@@ -45,11 +45,19 @@ fn ids_are_the_askers_own_business() {
 fn frames_that_make_no_sense_end_their_sender_only() {
     let serving = Serving::start();
     let honest = serving.connect();
-    let mut nonsense: Vec<Vec<u8>> = [0, 16, 77, 255].into_iter().map(|kind| claim(kind, 1, 0)).collect();
-    for kind in [FrameKind::Opened, FrameKind::Done, FrameKind::Piece, FrameKind::Reply, FrameKind::Pong] {
+    let mut nonsense: Vec<Vec<u8>> = [0, 20, 77, 255].into_iter().map(|kind| claim(kind, 1, 0)).collect();
+    for kind in [
+        FrameKind::Opened,
+        FrameKind::Done,
+        FrameKind::Piece,
+        FrameKind::Reply,
+        FrameKind::Pong,
+        FrameKind::Attached,
+        FrameKind::Renewed,
+    ] {
         nonsense.push(frame(kind as u8, 1, &vec![0; kind.body_bounds().0]));
     }
-    for kind in (1..=15).filter_map(FrameKind::from_bits) {
+    for kind in (1..=19).filter_map(FrameKind::from_bits) {
         let (least, most) = kind.body_bounds();
         nonsense.push(claim(kind as u8, 1, most as u32 + 1));
         nonsense.push(claim(kind as u8, 1, u32::MAX));
@@ -72,6 +80,24 @@ fn frames_that_make_no_sense_end_their_sender_only() {
         let seen = serving.seen.lock().unwrap();
         (seen.joined.len() as u64, seen.gone.len() as u64) == (count + 1, count)
     });
+}
+
+#[test]
+fn a_node_without_verbs_says_so_and_the_stream_stays_good() {
+    let serving = Serving::start();
+    let mut raw = serving.raw();
+    for kind in [FrameKind::Attach, FrameKind::Renew, FrameKind::Attach] {
+        raw.frame(kind, 5, &vec![0xff; kind.body_bounds().0]);
+        let (frame, body) = raw.next();
+        assert_eq!((frame.status, frame.id, body.len()), (Outcome::NoVerbs as u8, 5, 0), "{kind:?}");
+    }
+    let key = raw.open(Rights::ALL);
+    assert_eq!(raw.read(key, 0, 8), (0, 8));
+    // A client is told what to do, whether it was built with verbs or not, and has a device or not.
+    let address = format!("verbs://{}", serving.at);
+    let refused = Connection::connect(&address, ConnectOptions::default()).wait().unwrap_err();
+    assert!(matches!(refused, ConnectError::Verbs(_)), "{refused:?}");
+    serving.serves();
 }
 
 #[test]

@@ -182,7 +182,9 @@ mod tests {
         let (mut kept, mut body) = (kept(2, 3), Vec::new());
         let words = Words::private(2 * SLOT_BYTES);
         let mut scan = Scan::new(&words, 0);
+        assert!(!scan.has_next(&kept));
         write_checked(&words, 0, 1, &header(10), b"one");
+        assert!(scan.has_next(&kept));
         assert_eq!(scan.take(&mut kept, true, &mut body).map(|header| header.id.get()), Some(10));
         assert!(kept.answer(10, Status::Done, b"1"));
         // Repeated after its answer was given: the same lap again.

@@ -189,7 +189,6 @@ impl Channel {
                 address: self.remote.0.wrapping_add(at),
                 key: self.remote.1,
                 signalled: last && signalled,
-                fenced: false,
                 inline: bytes as usize <= self.pair.inline_bytes,
             });
             length += 1;
@@ -215,7 +214,6 @@ impl Channel {
                 address: self.remote.0,
                 key: self.remote.1,
                 signalled: true,
-                fenced: false,
                 inline: false,
             }])?;
             self.posted = self.posted.wrapping_add(1);

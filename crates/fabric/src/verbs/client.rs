@@ -19,8 +19,8 @@ use super::sys::{
     Completed, Completion, CompletionQueue, Kind, ProtectionDomain, QueuePair, Remote, Room, Status,
 };
 use crate::VerbsError;
-use crate::drive::reactor::{Source, Watch, reactor};
-use crate::drive::{self, Sleeper};
+use crate::drive;
+use crate::drive::reactor::Watch;
 use crate::link::Wait;
 use crate::messaging::Corrupt;
 use crate::messaging::mail::Mail;
@@ -28,17 +28,12 @@ use crate::registry::PeerId;
 use crate::slots::Ticket;
 use crate::tcp::TcpClient;
 use barn_layout::frame::RenewBody;
-use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::{Context, Wake, Waker};
+use std::task::Waker;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
-
-/// Roles of the descriptors that the reactor watches.
-const STREAM: u8 = 0;
-const COMPLETIONS: u8 = 1;
 
 /// How long a connection that is dropped waits for its last messages to be acknowledged: a hundred
 /// round trips on a slow network.
@@ -84,16 +79,16 @@ pub(super) struct State {
     /// The queue pair that is to replace one that failed, and the question that is out for it.
     pub(super) renewal: Option<(QueuePair, Ticket, u32)>,
     /// Threads that sleep on the queue's channel: whoever else takes completions wakes them.
-    parked: Vec<(ThreadId, Waker)>,
+    pub(super) parked: Vec<(ThreadId, Waker)>,
     /// Whether the completion queue was asked for an event that has not been taken.
-    armed: bool,
-    watch: Option<Watch>,
-    watching: bool,
+    pub(super) armed: bool,
+    pub(super) watch: Option<Watch>,
+    pub(super) watching: bool,
     batch: Vec<Completion>,
     buffer: Vec<u8>,
     flushes: u32,
     /// When the reactor will see to repetitions, if it will.
-    repeating: Option<Instant>,
+    pub(super) repeating: Option<Instant>,
 }
 
 /// Flushes between two looks at the clock.
@@ -122,7 +117,7 @@ impl State {
     }
 
     /// Whether somebody sleeps until something comes.
-    fn is_awaited(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         self.mail.is_awaited() || !self.parked.is_empty()
     }
 
@@ -189,41 +184,9 @@ impl From<Corrupt> for Broken {
     }
 }
 
-/// Why there will be no answer.
-pub(super) enum Trouble {
-    Gone,
-    Deadline,
-}
-
-/// What an operation waits for.
-pub(super) enum For {
-    Answer(Ticket),
-    /// A place in the table.
-    Place,
-    /// Room to post the rest of it, of which there was none when `brought` was this.
-    Room(u64),
-    Message,
-}
-
-fn remember(wakers: &mut Vec<Waker>, waker: &Waker) {
-    if !wakers.iter().any(|known| known.will_wake(waker)) {
-        wakers.push(waker.clone());
-    }
-}
-
 impl VerbsClient {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Watches the control stream for the node's end, from now on.
-    pub(super) fn watch_stream(&self) -> Result<(), rustix::io::Errno> {
-        let errno =
-            |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-        let stream = Arc::new(self.control.descriptor_to_watch().map_err(errno)?);
-        let source: Weak<dyn Source> = self.me.clone();
-        let _ = self.stream_watch.set(reactor()?.watch(stream, source, STREAM, false)?);
-        Ok(())
     }
 
     /// Posts what waits, then takes what has come.
@@ -394,163 +357,10 @@ impl VerbsClient {
             && wait.pass()
     }
 
-    /// Nothing yet: sees to it that this operation is polled again when there may be.
-    pub(super) fn rest(
-        &self,
-        state: &mut State,
-        cx: &Context<'_>,
-        wait: &mut Wait,
-        what: For,
-    ) -> Result<(), Trouble> {
-        if state.gone || wait.is_over(cx) {
-            if let Some(ticket) = wait.ticket.take() {
-                self.give_up(state, ticket);
-            }
-            return Err(if state.gone { Trouble::Gone } else { Trouble::Deadline });
-        }
-        if drive::in_place() {
-            if drive::parking() {
-                drive::spin_longer();
-                if matches!(what, For::Place) {
-                    state.mail.slots.queue(cx.waker());
-                }
-                let me = std::thread::current().id();
-                if !state.parked.iter().any(|(thread, _)| *thread == me) {
-                    state.parked.push((me, cx.waker().clone()));
-                }
-                // ORDER: Relaxed, both: changes under the lock that we hold.
-                let now = self.brought.load(Ordering::Relaxed);
-                // Room that came after it was last looked for is told of by nothing else.
-                let before = if let For::Room(before) = what { before } else { now };
-                self.arm(state);
-                let quiet = self.brought.load(Ordering::Relaxed) == before;
-                let sleeper = self.me.upgrade().map(|me| me as Arc<dyn Sleeper>);
-                let now = Instant::now();
-                let due =
-                    state.lane.as_ref().and_then(Lane::due).map(|due| due.saturating_duration_since(now));
-                let left = wait.left(now);
-                drive::park_on(sleeper.filter(|_| quiet), Some(due.map_or(left, |due| due.min(left))));
-            }
-            return Ok(());
-        }
-        match what {
-            For::Answer(ticket) => state.mail.slots.wake_when_done(ticket, cx.waker()),
-            For::Message => remember(&mut state.mail.receivers, cx.waker()),
-            For::Room(_) => remember(&mut state.mail.posters, cx.waker()),
-            For::Place => state.mail.slots.queue(cx.waker()),
-        }
-        self.watch(state);
-        self.repeat_later(state);
-        Ok(())
-    }
-
-    /// Has the reactor see to repetitions while only a runtime's tasks wait.
-    fn repeat_later(&self, state: &mut State) {
-        let Some(due) = state.lane.as_ref().and_then(Lane::due) else { return };
-        if state.repeating.is_some_and(|at| at <= due) {
-            return;
-        }
-        state.repeating = Some(due);
-        if let Ok(reactor) = reactor() {
-            reactor.wake_at(due, Waker::from(Arc::new(Repeater(self.me.clone()))));
-        }
-    }
-
     /// Gives an operation, a call or a message up.
     pub(super) fn give_up(&self, state: &mut State, ticket: Ticket) {
         state.operations.abandon(ticket);
         state.mail.abandon(ticket);
-    }
-
-    /// Asks for an event at the next completion, and looks once more for what came before.
-    fn arm(&self, state: &mut State) {
-        if !state.armed && !state.gone {
-            state.armed = true;
-            if self.queue.notify().is_err() {
-                return self.fail(state);
-            }
-        }
-        self.drive(state, None);
-    }
-
-    /// Has the reactor drive the connection when there is something to do.
-    fn watch(&self, state: &mut State) {
-        if !state.watching && !state.gone {
-            if state.watch.is_none() {
-                let source: Weak<dyn Source> = self.me.clone();
-                let descriptor = self.queue.descriptor().clone();
-                state.watch = reactor().and_then(|it| it.watch(descriptor, source, COMPLETIONS, true)).ok();
-            }
-            match state.watch.as_ref().map(Watch::arm) {
-                Some(Ok(())) => state.watching = true,
-                // Without a watch nobody would ever be woken.
-                _ => return self.fail(state),
-            }
-        }
-        self.arm(state);
-    }
-
-    /// The queue's event was taken: takes what it told of, and asks for the next if somebody waits.
-    fn heard(&self, state: &mut State) {
-        self.queue.take_events();
-        state.armed = false;
-        self.drive(state, None);
-        if !state.gone && state.is_awaited() {
-            self.arm(state);
-        }
-    }
-}
-
-/// Repeats what is due, when the reactor's clock says so.
-struct Repeater(Weak<VerbsClient>);
-
-impl Wake for Repeater {
-    fn wake(self: Arc<Self>) {
-        let Some(client) = self.0.upgrade() else { return };
-        let mut state = client.lock();
-        state.repeating = None;
-        client.drive(&mut state, None);
-        if !state.gone {
-            client.repeat_later(&mut state);
-        }
-    }
-}
-
-impl Source for VerbsClient {
-    fn ready(&self, role: u8) {
-        if role == STREAM {
-            let open = self.control.attend();
-            let mut state = self.lock();
-            // What the node said before it ended counts.
-            self.drive(&mut state, None);
-            if !open {
-                if !state.gone {
-                    self.fail(&mut state);
-                }
-                drop(state);
-                self.stream_watch.get().into_iter().for_each(Watch::stop);
-            }
-            return;
-        }
-        let mut state = self.lock();
-        state.watching = false;
-        self.heard(&mut state);
-        if !state.gone && state.mail.is_awaited() {
-            self.watch(&mut state);
-        }
-    }
-}
-
-impl Sleeper for VerbsClient {
-    fn descriptor(&self) -> &OwnedFd {
-        self.queue.descriptor()
-    }
-
-    fn awake(&self) {
-        let me = std::thread::current().id();
-        let mut state = self.lock();
-        state.parked.retain(|(thread, _)| *thread != me);
-        self.heard(&mut state);
     }
 }
 

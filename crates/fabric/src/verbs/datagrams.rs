@@ -109,7 +109,6 @@ impl Datagrams {
                 address: 0,
                 key: 0,
                 signalled,
-                fenced: false,
                 inline: reply.bytes <= pair.inline_bytes,
             }
         });

@@ -129,7 +129,6 @@ impl Bare {
                 address: address.wrapping_add(at),
                 key: theirs.memory_key.get(),
                 signalled: posted.is_multiple_of(SIGNAL_EVERY),
-                fenced: false,
                 inline: *bytes <= pair.inline_bytes,
             }
         }))

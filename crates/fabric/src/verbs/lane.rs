@@ -230,7 +230,6 @@ impl Lane {
                 address: slots.0.wrapping_add(at),
                 key: slots.1,
                 signalled,
-                fenced: false,
                 inline: bytes <= requests.inline_bytes,
             })
         });

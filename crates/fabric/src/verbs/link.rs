@@ -1,9 +1,10 @@
 //! The operations of a verbs connection: each is posted at its first poll, and afterwards looks for
 //! its completion or its answer.
 
-use super::client::{For, Key, State, Trouble, VerbsClient};
+use super::client::{Key, State, VerbsClient};
 use super::faults;
 use super::operations::Own;
+use super::waiting::{For, Trouble};
 use crate::drive;
 use crate::error::{CallError, OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};

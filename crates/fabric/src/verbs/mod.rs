@@ -25,6 +25,7 @@ mod peer;
 mod port;
 mod report;
 mod sys;
+mod waiting;
 mod window;
 
 pub use echo::{Echo, echo_client, echo_node};

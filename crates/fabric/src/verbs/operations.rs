@@ -6,8 +6,8 @@
 //! is signalled: its completion tells of all before it (HERD section 3.3).
 //!
 //! What always holds:
-//! - operations are carried out in the order in which they were posted: a READ after a READ or a
-//!   WRITE by itself, anything that changes bytes after a READ by a fence;
+//! - operations are carried out in the order in which they were posted: most by themselves, what
+//!   changes bytes after a READ by waiting for it ([`UnderWay`]);
 //! - when one is refused, its own error is known, all before it are done, and those behind it were
 //!   not carried out: they are posted again on the next queue pair;
 //! - an operation longer than a piece is posted piece by piece, and nothing between its pieces.
@@ -67,6 +67,44 @@ struct Piece {
     dead: bool,
 }
 
+/// What is posted and not completed of those that something must not overtake.
+///
+/// A device carries requests out in order, but for one case: what changes bytes may come before the
+/// bytes of an earlier READ or atomic were taken (the standard's table of orderings). A fence in the
+/// request would see to that; it is not used, because software RoCE has been seen to forget a
+/// request that waits for one. So such a request is held back here, which takes as long.
+#[derive(Debug, Default)]
+struct UnderWay {
+    reads: usize,
+    atomics: usize,
+}
+
+impl UnderWay {
+    /// Whether a piece may be posted now; if so, it counts as posted.
+    fn admits(&mut self, piece: &Piece) -> bool {
+        let waits = match piece.action {
+            _ if piece.dead => false,
+            Action::Read => false,
+            Action::Write => self.reads + self.atomics > 0,
+            Action::CompareSwap { .. } | Action::FetchAdd { .. } => self.reads > 0,
+        };
+        if !waits {
+            *self.of(piece) += usize::from(!piece.dead && piece.action != Action::Write);
+        }
+        !waits
+    }
+
+    fn ended(&mut self, piece: &Piece) {
+        let counted = usize::from(!piece.dead && piece.action != Action::Write);
+        let count = self.of(piece);
+        *count = count.saturating_sub(counted);
+    }
+
+    fn of(&mut self, piece: &Piece) -> &mut usize {
+        if piece.action == Action::Read { &mut self.reads } else { &mut self.atomics }
+    }
+}
+
 /// The operations of a connection.
 pub(super) struct Operations {
     pair: QueuePair,
@@ -80,8 +118,7 @@ pub(super) struct Operations {
     first: u32,
     /// How many of them are posted.
     posted: usize,
-    /// Whether a READ or an atomic was posted since the last fence.
-    unfenced: bool,
+    under_way: UnderWay,
     /// The operation of which only some pieces are in the queue.
     entering: Option<Ticket>,
     /// The queue pair failed, and the next one is not there yet.
@@ -110,7 +147,7 @@ impl Operations {
             queue: VecDeque::new(),
             first: 0,
             posted: 0,
-            unfenced: false,
+            under_way: UnderWay::default(),
             entering: None,
             stopped: false,
         }
@@ -189,31 +226,26 @@ impl Operations {
         if self.stopped || self.posted == self.queue.len() || self.posted >= REQUESTS {
             return Ok(());
         }
-        let Self { pair, owner, staging, queue, first, posted, unfenced, .. } = self;
-        let until = queue.len().min(REQUESTS);
-        let last = queue.range(*posted..until).rposition(|piece| !piece.dead).map(|at| *posted + at);
+        let Self { pair, owner, staging, queue, first, posted, under_way, .. } = self;
         let (first, from) = (*first, *posted);
-        let list = queue.range(from..until).enumerate().filter(|(_, piece)| !piece.dead);
-        let list = list.map(|(index, piece)| {
-            let index = from + index;
-            let changes = piece.action != Action::Read;
-            let fenced = changes && *unfenced;
-            *unfenced = piece.action != Action::Write || *unfenced && !fenced;
-            Work {
-                id: pack(Role::Operation, *owner, first.wrapping_add(index as u32)),
-                verb: match piece.action {
-                    Action::Read => Wire::Read,
-                    Action::Write => Wire::Write,
-                    Action::CompareSwap { expected, new } => Wire::CompareSwap { expected, new },
-                    Action::FetchAdd { add } => Wire::FetchAdd { add },
-                },
-                local: Local::of(staging, piece.stage, piece.bytes),
-                address: piece.address,
-                key: piece.key,
-                signalled: Some(index) == last || (index + 1).is_multiple_of(SIGNAL_EVERY),
-                fenced,
-                inline: piece.action == Action::Write && piece.bytes <= pair.inline_bytes,
-            }
+        let until =
+            queue.range(from..).zip(from..REQUESTS).take_while(|(piece, _)| under_way.admits(piece)).count();
+        let until = from + until;
+        let last = queue.range(from..until).rposition(|piece| !piece.dead).map(|at| from + at);
+        let list = queue.range(from..until).zip(from..).filter(|(piece, _)| !piece.dead);
+        let list = list.map(|(piece, index)| Work {
+            id: pack(Role::Operation, *owner, first.wrapping_add(index as u32)),
+            verb: match piece.action {
+                Action::Read => Wire::Read,
+                Action::Write => Wire::Write,
+                Action::CompareSwap { expected, new } => Wire::CompareSwap { expected, new },
+                Action::FetchAdd { add } => Wire::FetchAdd { add },
+            },
+            local: Local::of(staging, piece.stage, piece.bytes),
+            address: piece.address,
+            key: piece.key,
+            signalled: Some(index) == last || (index + 1).is_multiple_of(SIGNAL_EVERY),
+            inline: piece.action == Action::Write && piece.bytes <= pair.inline_bytes,
         });
         pair.post(list)?;
         *posted = until;
@@ -257,6 +289,7 @@ impl Operations {
         }
         self.stopped = true;
         self.posted = 0;
+        self.under_way = UnderWay::default();
         let Some(key) = self.queue.front().map(|piece| piece.key) else { return Progress::Nothing };
         for piece in self.queue.iter_mut().filter(|piece| piece.key == key) {
             piece.dead = true;
@@ -271,7 +304,6 @@ impl Operations {
         self.pair = pair;
         self.owner = self.owner.wrapping_add(1) & super::id::OWNER_MASK;
         self.stopped = false;
-        self.unfenced = false;
     }
 
     fn retire_dead(&mut self, slots: &mut Slots) {
@@ -285,7 +317,10 @@ impl Operations {
         let Some(piece) = self.queue.pop_front() else { return };
         self.first = self.first.wrapping_add(1);
         self.freed = piece.end;
-        self.posted = self.posted.saturating_sub(1);
+        if self.posted > 0 {
+            self.posted -= 1;
+            self.under_way.ended(&piece);
+        }
         if !done || piece.dead {
             return;
         }
@@ -317,5 +352,34 @@ impl Operations {
         let start = gathered.len();
         gathered.resize(start + piece.bytes, 0);
         let _ = words.load(piece.stage, &mut gathered[start..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(action: Action) -> Piece {
+        let (address, key, stage, bytes, end) = (0, 0, 0, 8, 8);
+        Piece { ticket: Ticket(0), action, address, key, stage, bytes, end, last: true, dead: false }
+    }
+
+    #[test]
+    fn what_changes_bytes_waits_for_reads_before_it_and_nothing_else_waits() {
+        let (read, write) = (piece(Action::Read), piece(Action::Write));
+        let atomic = piece(Action::FetchAdd { add: 1 });
+        let mut under_way = UnderWay::default();
+        assert!(under_way.admits(&write) && under_way.admits(&read) && under_way.admits(&read));
+        assert!(!under_way.admits(&write) && !under_way.admits(&atomic), "it would overtake a READ");
+        under_way.ended(&read);
+        assert!(!under_way.admits(&atomic), "one READ is still under way");
+        under_way.ended(&read);
+        assert!(under_way.admits(&atomic) && under_way.admits(&atomic));
+        assert!(!under_way.admits(&write), "it would overtake an atomic");
+        assert!(under_way.admits(&read), "a READ behind an atomic is in order by itself");
+        for ended in [&atomic, &atomic, &read] {
+            under_way.ended(ended);
+        }
+        assert!(under_way.admits(&write));
     }
 }

@@ -68,8 +68,6 @@ pub(crate) struct Work<'a> {
     pub(crate) key: u32,
     /// Whether it has a completion of its own.
     pub(crate) signalled: bool,
-    /// Whether READs and atomics before it must be done first.
-    pub(crate) fenced: bool,
     /// Whether its bytes are taken at once.
     pub(crate) inline: bool,
 }
@@ -80,11 +78,7 @@ impl Work<'_> {
         use ffi::ibv_send_flags as flag;
         use ffi::ibv_wr_opcode as opcode;
         let mut flags = 0;
-        for (set, bit) in [
-            (self.signalled, flag::IBV_SEND_SIGNALED),
-            (self.fenced, flag::IBV_SEND_FENCE),
-            (self.inline, flag::IBV_SEND_INLINE),
-        ] {
+        for (set, bit) in [(self.signalled, flag::IBV_SEND_SIGNALED), (self.inline, flag::IBV_SEND_INLINE)] {
             flags |= if set { bit.0 } else { 0 };
         }
         // SAFETY: all-zero is a value of this plain struct: null pointers and numbers.
