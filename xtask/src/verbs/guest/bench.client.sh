@@ -16,7 +16,7 @@ perftest() {
 }
 perftest
 echo "section barn fabric"
-barn bench fabric --transport verbs --at verbs://$A_IP:7411 --bind $B_IP --quick --json || exit 1
+barn bench fabric --transport verbs --at verbs://$A_IP:7411 --bind $B_IP --quick --json 2>/tmp/said || { cat /tmp/said; exit 1; }
 echo "section barn get"
-barn bench get --transport verbs --at verbs://$A_IP:7411 --bind $B_IP --keys 4000 --quick --json || exit 1
+barn bench get --transport verbs --at verbs://$A_IP:7411 --bind $B_IP --keys 4000 --quick --json 2>/tmp/said || { cat /tmp/said; exit 1; }
 perftest

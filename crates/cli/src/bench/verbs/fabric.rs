@@ -20,8 +20,8 @@ const MEMORY_BYTES: u64 = 16 << 20;
 const RAW_BYTES: u64 = 16 << 20;
 const SIZES: [(usize, &str); 3] = [(8, "8"), (64, "64"), (1024, "1k")];
 const BYTES: usize = 64;
-/// READs in flight: past this neither ours nor perftest's rate grows on software RoCE.
-const READS: usize = 32;
+/// READs in flight: as many as `ib_read_bw` has.
+const READS: usize = 128;
 /// Calls and echoes in flight: HERD saw no gain past 16.
 const CALLS: usize = 16;
 /// HERD's calls against one-sided READs of the same size.
