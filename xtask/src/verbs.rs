@@ -15,6 +15,8 @@ use crate::run::root;
 use crate::{Outcome, Stage};
 
 mod archive;
+mod checks;
+mod compare;
 mod console;
 mod image;
 mod jobs;

@@ -1,9 +1,12 @@
-//! Watched clients of tables on real nodes, over shm or tcp, some of them killed: what they saw of each
-//! key must have one order.
+//! Watched clients of tables on real nodes, over shm, tcp or verbs, some of them killed: what they saw of
+//! each key must have one order.
 //!
 //! `linear_histories [--operations TOTAL] [--kills KILLS] [--kind hopscotch|cuckoo|cache]
-//! [--transport shm|tcp|simulated] [--nodes N] [--threads N] [--workers N] [--hot N] [--each PER_ROUND]
-//! [--seed SEED]`
+//! [--transport shm|tcp|simulated] [--nodes N] [--address ADDRESS [--bind IP]] [--threads N] [--workers N]
+//! [--hot N] [--each PER_ROUND] [--seed SEED]`
+//!
+//! With `--address`, such as `verbs://10.9.0.1:7411`, the nodes are other processes that are there
+//! already, `--nodes` says how many, and `--bind` names the address that the clients come from.
 //!
 //! A round is a fresh table, so that memory stays bounded. Threads of this process keep what they do in
 //! memory. Processes, which are killed by SIGKILL at random moments, write each operation to a file
@@ -13,8 +16,8 @@
 
 use barn::node::{Node, NodeConfig};
 use barn::{Barn, Connect, Error, Retry};
-use barn_fabric::block_on;
 use barn_fabric::seam::{Random, Seeded};
+use barn_fabric::{ConnectOptions, block_on};
 use barn_index::node::ShardStats;
 use barn_index::scenario::{Journal, Judged, Plan, Shared, Tape, Worker, cramped, judge, shared, together};
 use barn_index::{Kind, Table};
@@ -85,7 +88,9 @@ struct Round {
 /// A client that does nothing twice by itself: a put that was done twice is not one put, and histories
 /// are judged as if it were.
 fn connect(address: &str) -> Result<Barn, Error> {
-    Connect::new().retry(Retry::Reads).to(address)
+    let bind = argument("--bind").and_then(|ip| ip.parse().ok());
+    let options = ConnectOptions { bind, ..ConnectOptions::default() };
+    Connect::new().fabric(options).retry(Retry::Reads).to(address)
 }
 
 /// What is the same for all rounds.
@@ -212,6 +217,7 @@ impl Scene {
         let child = Command::new(exe)
             .args(["--client", &self.address, "--table", table, "--first", &first.to_string()])
             .args(["--seed", &seed.to_string(), "--hot", &self.plan.hot.to_string()])
+            .args(argument("--bind").iter().flat_map(|ip| ["--bind", ip]))
             .arg("--tape")
             .arg(&tape)
             .stdin(Stdio::piped())
@@ -296,14 +302,21 @@ fn watch() -> Result<String, String> {
     }
     let kind: Kind =
         argument("--kind").unwrap_or("hopscotch".into()).parse().map_err(|error| format!("{error}"))?;
-    let transport = argument("--transport").unwrap_or("shm".into());
+    let given = argument("--address");
+    let by_address = given.as_deref().and_then(|address| address.split([':', '/']).next()).map(str::to_owned);
+    let transport = by_address.or(argument("--transport")).unwrap_or("shm".into());
+    if argument("--bind").is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_err()) {
+        return Err("--bind takes an IP address".into());
+    }
     let (total, kills) = (number("--operations", 1_000_000), number("--kills", 4));
     let nodes = number("--nodes", 1);
-    let started = cluster(nodes).map_err(|error| format!("the nodes did not start: {error}"))?;
-    let first = started.first().ok_or("no nodes")?;
-    let address = match (transport.as_str(), first.tcp_address()) {
-        ("tcp", Some(address)) => format!("tcp://{address}"),
-        _ => first.address().unwrap_or_default(),
+    let started = cluster(if given.is_some() { 0 } else { nodes })
+        .map_err(|error| format!("the nodes did not start: {error}"))?;
+    let address = match (given, started.first(), transport.as_str()) {
+        (Some(given), ..) => given,
+        (None, Some(first), "tcp") => first.tcp_address().map(|at| format!("tcp://{at}")).unwrap_or_default(),
+        (None, Some(first), _) => first.address().unwrap_or_default(),
+        (None, None, _) => return Err("no nodes".into()),
     };
     let scene = Scene {
         kind,

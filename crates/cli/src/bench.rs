@@ -3,6 +3,7 @@
 //! A benchmark starts a node of its own (a real process), measures ours and the limit in turn so
 //! that a noisy minute hits both, and reports medians with their spread.
 
+pub mod at;
 pub mod fabric;
 pub mod figures;
 pub mod get;
@@ -14,3 +15,5 @@ pub mod selector;
 pub(crate) mod timing;
 pub(crate) mod turn;
 pub mod tx;
+#[cfg(feature = "verbs")]
+pub mod verbs;

@@ -1,8 +1,10 @@
 //! Runs the conformance suite on a transport and prints the count, without a test runner:
 //! `cargo run --release -p barn-fabric --features conformance --example conformance [TRANSPORT] [CASE]`.
+//!
+//! TRANSPORT is a name of the table below, or a part of several. `names` prints the cases and runs none.
 
 use barn_fabric::Messaging;
-use barn_fabric::conformance::{Harness, Real, RealKind, Simulated, Style, run_all};
+use barn_fabric::conformance::{CASES, Harness, Real, RealKind, Simulated, Style, run_all};
 use std::process::ExitCode;
 
 /// A transport's name, and how to make a harness for it.
@@ -30,9 +32,16 @@ const TRANSPORTS: &[Entry] = &[
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (transport, case) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if transport == "names" {
+        CASES.iter().for_each(|(name, _)| println!("case {name}"));
+        return ExitCode::SUCCESS;
+    }
+    let exact = TRANSPORTS.iter().any(|entry| entry.0 == transport);
     // Verbs need a device, which most machines have not: they are run when they are asked for.
-    let asked = |name: &str| {
-        if transport.is_empty() { !name.starts_with("verbs") } else { name.contains(&transport) }
+    let asked = |name: &str| match transport.as_str() {
+        "" => !name.starts_with("verbs"),
+        _ if exact => name == transport,
+        _ => name.contains(&transport),
     };
     let chosen: Vec<&Entry> = TRANSPORTS.iter().filter(|entry| asked(entry.0)).collect();
     if chosen.is_empty() {

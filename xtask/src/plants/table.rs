@@ -151,6 +151,16 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "a_job_that_did_not_run_has_failed",
     },
     Plant {
+        name: "verbs_overlooks_a_missing_case",
+        gate: own("verbs::checks"),
+        fails: "a_case_that_did_not_pass_on_verbs_is_named",
+    },
+    Plant {
+        name: "verbs_overlooks_that_nobody_was_killed",
+        gate: own("verbs::checks"),
+        fails: "tables_are_checked_only_if_clients_died",
+    },
+    Plant {
         name: "verbs_overlooks_killed_processes",
         gate: own("verbs::jobs"),
         fails: "each_end_has_its_own_words",

@@ -31,6 +31,11 @@ const SOCKET_SECONDS_MAX: u64 = 20;
 const KERNEL_OPTIONS: &str =
     "console=ttyS1 loglevel=5 panic=1 tsc=reliable clocksource=tsc mitigations=off no5lvl";
 
+/// All that can be emulated, but for carry-less multiplication: emulated bit by bit it makes checksums far
+/// slower than the table that is used without it. A GET of a hopscotch table took 1.85 times a READ of
+/// as many bytes with it, and 1.26 times without.
+const PROCESSOR: &str = "max,-pclmulqdq";
+
 /// One guest: its role, and what is joined to its network.
 #[derive(Clone, Debug)]
 pub(super) struct Guest {
@@ -230,7 +235,7 @@ fn start(
         guest.role, boot.seconds_max
     );
     let mut command = Command::new(packages::program("qemu-system-x86_64"));
-    command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]);
+    command.args(["-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-smp", "2"]);
     command.args(["-m", &boot.memory_mib.to_string(), "-nodefaults", "-no-user-config", "-no-reboot"]);
     command.args(["-display", "none", "-chardev", "stdio,id=jobs,signal=off", "-serial", "chardev:jobs"]);
     command.arg("-serial").arg(format!("file:{}", kernel_log.display()));

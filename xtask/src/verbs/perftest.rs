@@ -10,20 +10,30 @@
 ///
 /// `#bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%`
 pub(super) fn latency(output: &str) -> Result<String, String> {
-    Ok(match row(output, 9)?[4] {
-        us if us.is_finite() => format!("ib_read_lat {us:.0} µs"),
-        _ => format!("ib_read_lat {UNMEASURED}"),
+    Ok(match microseconds(output)? {
+        Some(us) => format!("ib_read_lat {us:.0} µs"),
+        None => format!("ib_read_lat {UNMEASURED}"),
     })
+}
+
+/// The same as a number; none if it was not measured.
+pub(super) fn microseconds(output: &str) -> Result<Option<f64>, String> {
+    Ok(Some(row(output, 9)?[4]).filter(|us| us.is_finite() && *us > 0.0))
 }
 
 /// What `ib_read_bw` found: READs per second.
 ///
 /// `#bytes #iterations BW_peak BW_average MsgRate`, the last in millions
 pub(super) fn rate(output: &str) -> Result<String, String> {
-    Ok(match row(output, 5)?[4] * 1e6 {
-        rate if rate.is_finite() && rate > 0.0 => format!("ib_read_bw {rate:.0} READs/s"),
-        _ => format!("ib_read_bw {UNMEASURED}"),
+    Ok(match per_second(output)? {
+        Some(rate) => format!("ib_read_bw {rate:.0} READs/s"),
+        None => format!("ib_read_bw {UNMEASURED}"),
     })
+}
+
+/// The same as a number; none if it was not measured.
+pub(super) fn per_second(output: &str) -> Result<Option<f64>, String> {
+    Ok(Some(row(output, 5)?[4] * 1e6).filter(|rate| rate.is_finite() && *rate > 0.0))
 }
 
 const UNMEASURED: &str = "ran, unmeasured: the guest does not know its processor's rate";

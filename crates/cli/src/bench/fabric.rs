@@ -9,13 +9,15 @@
 //! | `tcp/rpc/round-trip` | a call of 32 bytes | a bare socket echo whose ends spin |
 //! | `tcp/rpc/window-N` | calls of 32 bytes | a bare socket echo whose ends block; spinning ends in `…/against-spinning` |
 //!
-//! READs of 64 KiB and 1 MiB stand beside a memcpy of as much private memory.
+//! READs of 64 KiB and 1 MiB stand beside a memcpy of as much private memory. `--transport verbs` has rows
+//! of its own (`bench/verbs/`).
 
 use std::io;
 use std::time::Duration;
 
 use barn_fabric::{ConnectOptions, Connection, RegionId, RemoteRegion, Rights};
 
+use crate::bench::at::At;
 use crate::bench::node::BenchNode;
 use crate::bench::timing::{Effort, pin};
 use crate::bytes::Bytes;
@@ -41,9 +43,13 @@ const WINDOWS: [usize; 3] = [1, 16, 64];
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only this transport.
-    #[arg(long, value_parser = ["shm", "tcp"])]
+    /// Only this transport; shm and tcp if nobody says. verbs needs RDMA devices.
+    #[arg(long, value_parser = ["shm", "tcp", "verbs"])]
     pub transport: Option<String>,
+
+    /// Which node, over verbs.
+    #[command(flatten)]
+    pub at: At,
 
     /// Bytes of memory to read at random.
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
@@ -89,8 +95,21 @@ impl Bench {
     }
 }
 
+#[cfg(feature = "verbs")]
+fn verbs(args: &Args) -> io::Result<Report> {
+    crate::bench::verbs::fabric::run(&args.at, &args.rows, args.quick)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn verbs(_: &Args) -> io::Result<Report> {
+    Err(crate::bench::at::without_verbs())
+}
+
 /// Measures.
 pub fn run(args: &Args) -> io::Result<Report> {
+    if args.transport.as_deref() == Some("verbs") {
+        return verbs(args);
+    }
     let (effort, memory) = if args.quick {
         (Effort { slice: Duration::from_millis(20), repeats: 3 }, args.memory.0.min(256 << 20))
     } else {

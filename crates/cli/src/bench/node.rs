@@ -40,8 +40,30 @@ impl BenchNode {
         Self::start_with(memory_bytes, raw_bytes, join, None)
     }
 
+    /// A node with an RDMA device, for clients that come to its address.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn start_on_verbs(
+        memory_bytes: u64,
+        raw_bytes: u64,
+        ip: std::net::IpAddr,
+    ) -> io::Result<Self> {
+        // The network is whoever measures' own affair; nothing but noise is in the node.
+        let listen = ["--tcp", &format!("{ip}:0"), "--verbs", "auto", "--allow-unauthenticated"];
+        Self::spawn(&listen, memory_bytes, raw_bytes, None, None)
+    }
+
     /// The same, with a disk, or without.
     pub(crate) fn start_with(
+        memory_bytes: u64,
+        raw_bytes: u64,
+        join: Option<&str>,
+        disk: Option<&Disk>,
+    ) -> io::Result<Self> {
+        Self::spawn(&["--tcp", "127.0.0.1:0"], memory_bytes, raw_bytes, join, disk)
+    }
+
+    fn spawn(
+        listen: &[&str],
         memory_bytes: u64,
         raw_bytes: u64,
         join: Option<&str>,
@@ -52,7 +74,8 @@ impl BenchNode {
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
         let mut child = Command::new(std::env::current_exe()?)
             .args(["serve", "--json", "--until-stdin-ends", "--config", "none", "--log-level", "warn"])
-            .args(["--tcp", "127.0.0.1:0", "--memory"])
+            .args(listen)
+            .arg("--memory")
             .arg(memory_bytes.to_string())
             .arg("--raw-memory")
             .arg(raw_bytes.to_string())

@@ -36,6 +36,14 @@ pub enum Bench {
     #[command(hide = true)]
     GetClient,
 
+    /// Serves the bare echoes of `barn bench fabric --transport verbs`.
+    #[cfg(feature = "verbs")]
+    #[command(hide = true)]
+    EchoNode {
+        /// Where to listen.
+        at: std::net::SocketAddr,
+    },
+
     /// READs and calls: latency and rate, each beside the bare limit of the same memory or
     /// socket.
     ///
@@ -64,6 +72,11 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         Bench::Recover(args) => bench::recover::run(args)?,
         Bench::GetClient => {
             bench::get::worker::run()?;
+            return Ok(Exit::Ok);
+        }
+        #[cfg(feature = "verbs")]
+        Bench::EchoNode { at } => {
+            bench::verbs::echo_node(*at)?;
             return Ok(Exit::Ok);
         }
         Bench::Fabric(args) => bench::fabric::run(args)?,

@@ -212,6 +212,13 @@ declare_cases! {
         connections_come_and_go;
 }
 
+/// Of the rounds of cases that repeat something only one in so many is run, if the environment says so
+/// by `BARN_CONFORMANCE_ONE_IN`: for emulated processors. No case is left out by it.
+pub fn rounds_one_in() -> u64 {
+    let asked = std::env::var("BARN_CONFORMANCE_ONE_IN").ok().and_then(|number| number.parse().ok());
+    asked.unwrap_or(1).max(1)
+}
+
 /// Runs the case of that name; panics if it fails.
 pub fn run_case(harness: &dyn Harness, name: &str) {
     let (_, case) = CASES.iter().find(|case| case.0 == name).expect("a case of that name");
@@ -223,9 +230,14 @@ pub fn run_case(harness: &dyn Harness, name: &str) {
 pub fn run_all(mut harness: impl FnMut() -> Box<dyn Harness>, filter: &str) -> (usize, usize) {
     let name = harness().name();
     let (mut passed, mut failed) = (0, 0);
+    if rounds_one_in() > 1 {
+        println!("conformance {name}: of rounds, one in {}", rounds_one_in());
+    }
     for (case, _) in CASES.iter().filter(|case| case.0.contains(filter)) {
+        let begun = std::time::Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| run_case(&*harness(), case)));
-        println!("conformance {name}: {case}: {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("conformance {name}: {case}: {word} ({:.1} s)", begun.elapsed().as_secs_f64());
         if outcome.is_ok() { passed += 1 } else { failed += 1 }
     }
     println!("conformance {name}: {passed} passed, {failed} failed");

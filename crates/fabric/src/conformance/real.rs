@@ -237,7 +237,7 @@ fn run_when_woken(mut future: Boxed<'_, ()>) {
         }
     }
     // Twice what any operation may take: whoever is not woken by then never will be.
-    let limit = 2 * super::support::PATIENCE;
+    let limit = 2 * super::support::patience();
     let parked = Arc::new(Parked { thread: std::thread::current(), woken: AtomicBool::new(false) });
     let waker = parked.clone().into();
     let mut cx = Context::from_waker(&waker);

@@ -10,10 +10,22 @@ use std::sync::MutexGuard;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Longer than anything takes on a loaded machine; a wait this long is a failure.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything takes on a loaded machine; a wait this long is a failure. An emulated processor
+/// whose host is loaded has been seen to take a minute for the longest message.
+pub(super) fn patience() -> Duration {
+    Duration::from_secs(if super::rounds_one_in() > 1 { 180 } else { 30 })
+}
 /// A deadline that is meant to pass.
 pub(super) const SHORT: Duration = Duration::from_millis(60);
+
+/// So many rounds of what is repeated only to be repeated: fewer where the environment says that the
+/// machine is slow, and some always. What passes a limit, or must be long, is never cut.
+pub(super) fn rounds(usual: u64) -> u64 {
+    usual.div_ceil(super::rounds_one_in()).max(usual.min(ROUNDS_MIN))
+}
+
+/// Enough for every place of a window of 16 to come round.
+const ROUNDS_MIN: u64 = 20;
 
 /// A node that runs, with its service.
 pub(super) struct Site<'a> {
@@ -33,7 +45,7 @@ impl<'a> Site<'a> {
 
     /// A client of it.
     pub(super) async fn client(&self) -> Connection {
-        self.harness.connect(self.number, PATIENCE).await.expect("the node lets a client in")
+        self.harness.connect(self.number, patience()).await.expect("the node lets a client in")
     }
 
     /// A region of it, which peers may be granted anything on and everyone gets `everyone`.
@@ -64,10 +76,10 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Waits until something holds, but no longer than [`PATIENCE`].
+/// Waits until something holds, but no longer than [`patience`].
 pub(super) async fn until(harness: &dyn Harness, what: &str, holds: impl Fn() -> bool) {
     let step = Duration::from_millis(2);
-    for _ in 0..PATIENCE.as_millis() / step.as_millis() {
+    for _ in 0..patience().as_millis() / step.as_millis() {
         if holds() {
             return;
         }

@@ -25,7 +25,6 @@ mod choose;
 mod client;
 mod connect;
 mod datagrams;
-#[cfg(feature = "conformance")]
 mod echo;
 mod faults;
 mod id;
@@ -39,7 +38,6 @@ mod sys;
 mod waiting;
 mod window;
 
-#[cfg(feature = "conformance")]
 pub use echo::{Echo, echo_client, echo_node};
 #[cfg(feature = "conformance")]
 pub use faults::{forge, last_key, lose};

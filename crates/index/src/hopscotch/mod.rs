@@ -29,3 +29,8 @@ pub use figures::{Figures, figures};
 pub use lookup::Roots;
 pub use owner::Owner;
 pub(crate) use transaction::NotDone;
+
+/// Bytes that a lookup from afar READs in the common case: two buckets of a table with these options.
+pub fn lookup_bytes(options: &crate::TableOptions) -> usize {
+    shape::Shape::new(options).pair_bytes()
+}

@@ -11,13 +11,15 @@
 //!
 //! CHOICE is `uniform` or `zipf` (0.99, scattered). Keys have 16 bytes, values 32; a key that is not
 //! found is an error, and values are verified. Node, peers and clients are processes of their own; a
-//! row that ends in `clients-N` was measured with so many of the latter.
+//! row that ends in `clients-N` was measured with so many of the latter. `--transport verbs` has rows of
+//! its own (`bench/verbs/`).
 
 use std::io;
 use std::time::Duration;
 
 use barn::Kind;
 
+use crate::bench::at::At;
 use crate::bench::peer;
 use crate::bench::timing::Effort;
 use crate::progress::Progress;
@@ -31,7 +33,7 @@ mod servers;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;
-mod workload;
+pub(crate) mod workload;
 
 use cell::{Cell, Choice};
 use crew::Crew;
@@ -50,7 +52,15 @@ const SEED: u64 = 0xBA7;
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Keys in the table [default: 10000000; 1000000 with --quick].
+    /// verbs: GETs of hopscotch and cuckoo tables over RDMA, one at a time, instead of all else.
+    #[arg(long, value_parser = ["verbs"])]
+    pub transport: Option<String>,
+
+    /// Which node, over verbs.
+    #[command(flatten)]
+    pub at: At,
+
+    /// Keys in the table [default: 10000000; 1000000 with --quick; 10000 over verbs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
     pub keys: Option<u32>,
 
@@ -75,8 +85,21 @@ pub struct Args {
     pub quick: bool,
 }
 
+#[cfg(feature = "verbs")]
+fn verbs(args: &Args) -> io::Result<Report> {
+    crate::bench::verbs::get::run(&args.at, args.keys, &args.rows, args.quick)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn verbs(_: &Args) -> io::Result<Report> {
+    Err(crate::bench::at::without_verbs())
+}
+
 /// Measures.
 pub fn run(args: &Args) -> io::Result<Report> {
+    if args.transport.is_some() {
+        return verbs(args);
+    }
     let (effort, keys, draws) = if args.quick {
         (Effort { slice: Duration::from_millis(50), repeats: 3 }, KEYS_QUICK, DRAWS_QUICK)
     } else {

@@ -1,7 +1,7 @@
 //! Several operations at once: batches, pipelines, a runtime's tasks.
 
 use crate::conformance::service::ECHO;
-use crate::conformance::support::{Site, call, join_all, one_region, pattern};
+use crate::conformance::support::{Site, call, join_all, one_region, pattern, rounds};
 use crate::conformance::{Boxed, Harness, Job, Style};
 use crate::region::Rights;
 use crate::seam::{Random, Seeded};
@@ -88,7 +88,7 @@ pub(crate) async fn pipelined_operations_are_all_right(harness: &dyn Harness) {
     region.words().store(0, &bytes).unwrap();
     let mut random = Seeded::new(3);
     let plan: Vec<(usize, usize)> =
-        (0..2_000).map(|_| (random.below(60 << 10) as usize, random.below(200) as usize)).collect();
+        (0..rounds(2_000)).map(|_| (random.below(60 << 10) as usize, random.below(200) as usize)).collect();
     if harness.has_threads() {
         let job: Job = Box::new(move || {
             let mut done = 0;
@@ -111,7 +111,7 @@ pub(crate) async fn pipelined_operations_are_all_right(harness: &dyn Harness) {
                     |()| done += 1,
                 );
             }
-            assert_eq!(done, 4 * 2_500);
+            assert_eq!(done, 4 * (plan.len() + plan.len().min(500)));
             Box::pin(async {})
         });
         return harness.parallel(Style::InPlace, vec![job]).await;
@@ -140,7 +140,7 @@ pub(crate) async fn a_runtimes_tasks_get_their_answers(harness: &dyn Harness) {
         Box::new(move || {
             Box::pin(async move {
                 let expected = pattern(4096);
-                for round in 0..200usize {
+                for round in 0..rounds(200) as usize {
                     let mut into = [0; 40];
                     remote.read(round as u64, &mut into).await.unwrap();
                     assert_eq!(into, expected[round..round + 40]);
@@ -162,7 +162,7 @@ pub(crate) async fn connections_are_shared_between_threads(harness: &dyn Harness
     let (client, _remote, _) = one_region(&site, 4096).await;
     let jobs = |style: Style, seed: u8| {
         let client = client.clone();
-        let rounds = if style == Style::InPlace { 500 } else { 100 };
+        let rounds = rounds(if style == Style::InPlace { 500 } else { 100 }) as usize;
         Box::new(move || {
             Box::pin(async move {
                 for round in 0..rounds {

@@ -3,7 +3,7 @@
 use crate::CallError;
 use crate::conformance::Harness;
 use crate::conformance::service::{BUSY, ECHO, REFUSE, SILENT, SIZE, SUM, UNKNOWN, sum};
-use crate::conformance::support::{Site, call, numbered, pattern};
+use crate::conformance::support::{Site, call, numbered, pattern, rounds};
 use crate::messaging::request_region::SLOT_BODY_BYTES_MAX;
 use crate::messaging::ring::piece_bytes_max;
 use barn_layout::channel::RING_BYTES_DEFAULT;
@@ -121,7 +121,7 @@ pub(crate) async fn calls_follow_each_other_for_long(harness: &dyn Harness) {
     let client = site.client().await;
     let mut reply = Vec::new();
     // Many times round every ring and window.
-    for round in 0..10_000u64 {
+    for round in 0..rounds(10_000) {
         let sent = round.to_le_bytes();
         client.call(ECHO, &sent[..(round % 9) as usize], &mut reply).await.unwrap();
         assert_eq!(reply, sent[..(round % 9) as usize]);

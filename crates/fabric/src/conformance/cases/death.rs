@@ -2,7 +2,7 @@
 
 use crate::conformance::service::{ECHO, HOLD};
 use crate::conformance::support::{
-    Calling, PATIENCE, Site, call, calling, join_all, one_region, poll_each, until,
+    Calling, Site, call, calling, join_all, one_region, patience, poll_each, rounds, until,
 };
 use crate::conformance::{Boxed, Harness};
 use crate::region::Rights;
@@ -118,14 +118,14 @@ pub(crate) async fn a_node_that_starts_again_is_found_again(harness: &dyn Harnes
 }
 
 pub(crate) async fn a_connection_to_nobody_is_refused(harness: &dyn Harness) {
-    let refused = harness.connect(9, PATIENCE).await.unwrap_err();
+    let refused = harness.connect(9, patience()).await.unwrap_err();
     assert!(matches!(refused, ConnectError::NoNode { .. }), "{refused:?}");
     assert!(refused.to_string().contains("start one"), "{refused}");
     let site = Site::start(harness);
     let client = site.client().await;
     site.stop();
     until(harness, "the end of the node", || !client.is_open()).await;
-    let refused = harness.connect(0, PATIENCE).await.unwrap_err();
+    let refused = harness.connect(0, patience()).await.unwrap_err();
     assert!(matches!(refused, ConnectError::NoNode { .. }), "{refused:?}");
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn connections_come_and_go(harness: &dyn Harness) {
     let site = Site::start(harness);
     site.region(1, 4096, Rights::ALL);
     let stays = site.client().await;
-    for round in 0..150u64 {
+    for round in 0..rounds(150) {
         let client = site.client().await;
         if round % 3 == 0 {
             let remote = client.open(RegionId(1), Rights::READ).await.unwrap();

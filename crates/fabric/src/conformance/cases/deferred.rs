@@ -3,7 +3,7 @@
 use crate::CallError;
 use crate::conformance::Harness;
 use crate::conformance::service::{ECHO, HOLD};
-use crate::conformance::support::{Calling, Site, call, calling, join_all, poll_each};
+use crate::conformance::support::{Calling, Site, call, calling, join_all, poll_each, rounds};
 
 /// Starts calls that are held, and waits until the service has them all.
 async fn hold<'a>(site: &Site<'_>, client: &'a crate::Connection, bodies: &'a [Vec<u8>]) -> Vec<Calling<'a>> {
@@ -92,7 +92,7 @@ pub(crate) async fn requests_held_for_long_do_not_hold_up_others(harness: &dyn H
     let bodies = bodies(7);
     let calls = hold(&site, &client, &bodies).await;
     // Far more than any window: the held ones' places come round many times.
-    for round in 0..1_000u64 {
+    for round in 0..rounds(1_000) {
         let sent = round.to_le_bytes();
         assert_eq!(call(&client, ECHO, &sent).await.unwrap(), sent, "call {round} past the held ones");
     }

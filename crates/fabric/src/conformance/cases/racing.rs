@@ -1,7 +1,7 @@
 //! Several clients and the owner's CPU at the same bytes.
 
 use crate::RemoteRegion;
-use crate::conformance::support::{Site, one_region};
+use crate::conformance::support::{Site, one_region, rounds};
 use crate::conformance::{Boxed, Harness, Job, Style};
 use crate::region::{Ordering, Rights, versioned};
 use barn_layout::RegionId;
@@ -24,7 +24,7 @@ fn job(work: impl FnOnce() -> Boxed<'static, ()> + Send + 'static) -> Job {
 pub(crate) async fn a_contended_counter_is_exact(harness: &dyn Harness) {
     let site = Site::start(harness);
     let (client, _, region) = one_region(&site, 4096).await;
-    let (pause, rounds) = (harness.pause(), 2_000u64);
+    let (pause, rounds) = (harness.pause(), rounds(2_000));
     let mut jobs: Vec<Job> = Vec::new();
     for remote in clients(&site, 3).await {
         jobs.push(job(move || {
@@ -55,7 +55,7 @@ pub(crate) async fn a_contended_counter_is_exact(harness: &dyn Harness) {
 pub(crate) async fn a_lock_by_compare_swap_excludes(harness: &dyn Harness) {
     let site = Site::start(harness);
     let (_client, _, region) = one_region(&site, 4096).await;
-    let (pause, rounds) = (harness.pause(), 200u64);
+    let (pause, rounds) = (harness.pause(), rounds(200));
     let jobs = clients(&site, 3).await.into_iter().zip(1u64..).map(|(remote, me)| {
         let pause = pause.clone();
         job(move || {
@@ -86,7 +86,7 @@ pub(crate) async fn neighbours_in_one_word_are_kept_apart(harness: &dyn Harness)
     let jobs = clients(&site, 3).await.into_iter().zip(parts).map(|(remote, (at, bytes))| {
         job(move || {
             Box::pin(async move {
-                for round in 0..500u32 {
+                for round in 0..rounds(500) {
                     let mine = vec![round as u8; bytes];
                     remote.write(at, &mine).await.unwrap();
                     let mut seen = vec![0; bytes];
@@ -129,7 +129,7 @@ pub(crate) async fn racing_readers_never_take_a_torn_value(harness: &dyn Harness
                         let torn = raw.iter().any(|byte| *byte != raw[0]);
                         raw_torn.fetch_add(u64::from(torn), Ordering::Relaxed);
                     }
-                    if round >= 3_000 && mine >= 100 {
+                    if round >= rounds(3_000) && mine >= 100 {
                         break;
                     }
                 }
