@@ -47,6 +47,21 @@ impl BenchNode {
         join: Option<&str>,
         disk: Option<&Disk>,
     ) -> io::Result<Self> {
+        Self::launch(memory_bytes, raw_bytes, join, disk, None)
+    }
+
+    /// A node with little memory for objects, and so much for spaces.
+    pub(crate) fn start_for_spaces(space_bytes: u64, raw_bytes: u64, join: Option<&str>) -> io::Result<Self> {
+        Self::launch(4 << 20, raw_bytes, join, None, Some(space_bytes))
+    }
+
+    fn launch(
+        memory_bytes: u64,
+        raw_bytes: u64,
+        join: Option<&str>,
+        disk: Option<&Disk>,
+        space_bytes: Option<u64>,
+    ) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
@@ -56,6 +71,7 @@ impl BenchNode {
             .arg(memory_bytes.to_string())
             .arg("--raw-memory")
             .arg(raw_bytes.to_string())
+            .args(space_bytes.iter().flat_map(|bytes| ["--space-memory".to_string(), bytes.to_string()]))
             .args(join.iter().flat_map(|address| ["--join", address]))
             .arg("--data")
             .arg(disk.map_or(Path::new("none"), |disk| &disk.data))
