@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const CHUNK: u64 = 64 << 10;
+/// Long enough that a machine with much to do loses no node by it, and its chunks with it.
+const LEASE: Duration = Duration::from_secs(4);
 const NODE: &str = "BARN_TEST_NODE";
 const KEY: &str = "BARN_TEST_KEY";
 const ROLE: &str = "BARN_TEST_ROLE";
@@ -129,7 +131,7 @@ fn in_chunks(info: &SpaceInfo) -> (u64, u64) {
 #[test]
 fn clients_that_are_killed_with_all_that_they_hold_leave_only_what_they_allocated() {
     for nodes in [1, 2] {
-        let cluster = Cluster::start(nodes);
+        let cluster = Cluster::start_with_lease(nodes, LEASE);
         let (_barn, space, key) = shared(&cluster, 8);
         let versions: Vec<u64> =
             (0..2).map(|_| space.alloc_copy_on_write(2 * CHUNK).unwrap().address()).collect();
@@ -170,7 +172,7 @@ fn clients_that_are_killed_with_all_that_they_hold_leave_only_what_they_allocate
 
 #[test]
 fn clients_that_are_killed_while_they_reserve_leave_nothing_that_cannot_be_released() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::start_with_lease(2, LEASE);
     let (_barn, space, key) = shared(&cluster, 2);
     let mut random = Seeded::new(5);
     for round in 0..6 {
@@ -196,7 +198,7 @@ fn clients_that_are_killed_while_they_reserve_leave_nothing_that_cannot_be_relea
 #[test]
 fn readers_never_see_two_versions_at_once_though_writers_are_killed_at_any_instant() {
     for nodes in [1, 2] {
-        let cluster = Cluster::start(nodes);
+        let cluster = Cluster::start_with_lease(nodes, LEASE);
         let (_barn, space, key) = shared(&cluster, 60);
         let address = space.alloc_copy_on_write(VERSION_BYTES).unwrap().address();
         let (over, reads, versions) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -268,7 +270,7 @@ fn read_versions(node: &str, key: &str, address: u64, over: &AtomicBool, reads: 
 #[test]
 fn a_chunk_that_is_lost_with_its_node_says_whose_it_was() {
     for by_tcp in [false, true] {
-        let mut cluster = Cluster::start(2);
+        let mut cluster = Cluster::start_with_lease(2, LEASE);
         let node = if by_tcp { &cluster.nodes[0].tcp } else { &cluster.nodes[0].shm };
         let barn = Barn::connect(node).unwrap();
         let (space, _) = barn.spaces().create_with("shared", CHUNK, Role::Nobody).unwrap();

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// A session is renewed so many times within its lease: one lost renewal does not end it.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// After a renewal that failed the next is tried so many times as fast as a lease lasts.
+const RETRIES_PER_LEASE: u32 = 20;
 /// Holders count 1 % less than they were granted, for clocks that run apart.
 const DRIFT: u32 = 100;
 /// How long the task waits while there is no session to renew.
@@ -154,9 +156,11 @@ impl Inner {
             return IDLE;
         }
         self.let_go(&session).await;
-        // Whatever is wrong, the next round tries again, unless the session is lost.
-        let _ = self.renew(&session).await;
-        session.lease() / RENEWALS_PER_LEASE
+        match self.renew(&session).await {
+            Ok(()) => session.lease() / RENEWALS_PER_LEASE,
+            // Whatever is wrong, the next round tries again, soon, unless the session is lost.
+            Err(_) => session.lease() / RETRIES_PER_LEASE,
+        }
     }
 
     /// Says what was dropped.
