@@ -49,6 +49,10 @@ fn role_client() {
     let space = barn.spaces().join("shared", told(KEY).as_deref()).unwrap();
     match role.as_str() {
         "holder" => hold(&space, number(ADDRESS)),
+        "passer" => {
+            let mapping = space.init_to_write(number(ADDRESS), CHUNK).unwrap().map().unwrap();
+            mapping.write(0, b"passed by").unwrap();
+        }
         "reserver" => reserve(&space),
         "writer" => write(&space, number(ADDRESS), number(STAMP)),
         other => panic!("{other}?"),
@@ -167,6 +171,24 @@ fn clients_that_are_killed_with_all_that_they_hold_leave_only_what_they_allocate
             space.init(version, CHUNK).unwrap().map().unwrap().read(0, &mut read).unwrap();
             assert_eq!(read, [0; 20]);
         }
+    }
+}
+
+#[test]
+fn a_client_that_ends_in_order_leaves_nothing_held_by_then() {
+    // A lease longer than the test: what is let go was let go by word.
+    let cluster = Cluster::start_with_lease(1, Duration::from_secs(600));
+    let (_barn, space, key) = shared(&cluster, 2);
+    let range = space.alloc(CHUNK).unwrap();
+    for node in [&cluster.nodes[0].shm, &cluster.nodes[0].tcp] {
+        let mut passer = client(node, &key, "passer", range.address(), 0);
+        until("it has ended", || passer.has_ended());
+        let info = space.stat().unwrap();
+        assert_eq!((info.sessions, info.ranges[0].holds), (1, 1));
+        let mut read = [0; 9];
+        range.map().unwrap().read(0, &mut read).unwrap();
+        assert_eq!(&read, b"passed by");
+        range.map().unwrap().write(0, &[0; 9]).unwrap();
     }
 }
 
