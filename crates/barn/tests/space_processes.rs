@@ -3,7 +3,7 @@
 
 mod common;
 
-use barn::space::{AccessError, Refusal, Role, Space, SpaceError, SpaceInfo, WriteError};
+use barn::space::{AccessError, MapError, Refusal, Role, Space, SpaceError, SpaceInfo, WriteError};
 use barn::{Barn, Error};
 use barn_fabric::seam::{Random, Seeded};
 use common::{Cluster, PATIENCE, Process, end_with_parent, tell, told, until};
@@ -93,13 +93,17 @@ fn write(space: &Space, address: u64, stamp: u64) {
         commits += 1;
         match commit(&mut range, stamp << 32 | commits) {
             Ok(()) => tell("committed"),
-            // Another is the writer, or was: look again.
-            Err(Error::Write(WriteError::Space(SpaceError::Refused(
-                Refusal::HasWriter { .. }
-                | Refusal::WrongKind { .. }
-                | Refusal::LeaseOver
-                | Refusal::NotReserved { .. },
-            )))) => {
+            // Another is the writer, or was, or the lease has ended under the writing: look again.
+            Err(Error::Write(
+                WriteError::Access(AccessError::Ended { .. })
+                | WriteError::Map(MapError::Ended { .. })
+                | WriteError::Space(SpaceError::Refused(
+                    Refusal::HasWriter { .. }
+                    | Refusal::WrongKind { .. }
+                    | Refusal::LeaseOver
+                    | Refusal::NotReserved { .. },
+                )),
+            )) => {
                 std::thread::sleep(Duration::from_millis(5));
                 range.refresh().unwrap();
             }
