@@ -22,10 +22,10 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Barn {
     client: Client,
+    /// Its client of spaces, once somebody has asked for one. Before the node: its session ends first.
+    spaces: Arc<OnceLock<Spaces>>,
     /// The node that was started for it, if one was: it stops with the last handle.
     embedded: Option<Arc<Node>>,
-    /// Its client of spaces, once somebody has asked for one.
-    spaces: Arc<OnceLock<Spaces>>,
 }
 
 impl fmt::Debug for Barn {

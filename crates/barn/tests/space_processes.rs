@@ -3,7 +3,7 @@
 
 mod common;
 
-use barn::space::{AccessError, Refusal, Role, Space, SpaceError, SpaceInfo, WriteError};
+use barn::space::{AccessError, MapError, Refusal, Role, Space, SpaceError, SpaceInfo, WriteError};
 use barn::{Barn, Error};
 use barn_fabric::seam::{Random, Seeded};
 use common::{Cluster, PATIENCE, Process, end_with_parent, tell, told, until};
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const CHUNK: u64 = 64 << 10;
+/// Long enough that a machine with much to do loses no node by it, and its chunks with it.
+const LEASE: Duration = Duration::from_secs(4);
 const NODE: &str = "BARN_TEST_NODE";
 const KEY: &str = "BARN_TEST_KEY";
 const ROLE: &str = "BARN_TEST_ROLE";
@@ -47,6 +49,10 @@ fn role_client() {
     let space = barn.spaces().join("shared", told(KEY).as_deref()).unwrap();
     match role.as_str() {
         "holder" => hold(&space, number(ADDRESS)),
+        "passer" => {
+            let mapping = space.init_to_write(number(ADDRESS), CHUNK).unwrap().map().unwrap();
+            mapping.write(0, b"passed by").unwrap();
+        }
         "reserver" => reserve(&space),
         "writer" => write(&space, number(ADDRESS), number(STAMP)),
         other => panic!("{other}?"),
@@ -87,13 +93,17 @@ fn write(space: &Space, address: u64, stamp: u64) {
         commits += 1;
         match commit(&mut range, stamp << 32 | commits) {
             Ok(()) => tell("committed"),
-            // Another is the writer, or was: look again.
-            Err(Error::Write(WriteError::Space(SpaceError::Refused(
-                Refusal::HasWriter { .. }
-                | Refusal::WrongKind { .. }
-                | Refusal::LeaseOver
-                | Refusal::NotReserved { .. },
-            )))) => {
+            // Another is the writer, or was, or the lease has ended under the writing: look again.
+            Err(Error::Write(
+                WriteError::Access(AccessError::Ended { .. })
+                | WriteError::Map(MapError::Ended { .. })
+                | WriteError::Space(SpaceError::Refused(
+                    Refusal::HasWriter { .. }
+                    | Refusal::WrongKind { .. }
+                    | Refusal::LeaseOver
+                    | Refusal::NotReserved { .. },
+                )),
+            )) => {
                 std::thread::sleep(Duration::from_millis(5));
                 range.refresh().unwrap();
             }
@@ -129,7 +139,7 @@ fn in_chunks(info: &SpaceInfo) -> (u64, u64) {
 #[test]
 fn clients_that_are_killed_with_all_that_they_hold_leave_only_what_they_allocated() {
     for nodes in [1, 2] {
-        let cluster = Cluster::start(nodes);
+        let cluster = Cluster::start_with_lease(nodes, LEASE);
         let (_barn, space, key) = shared(&cluster, 8);
         let versions: Vec<u64> =
             (0..2).map(|_| space.alloc_copy_on_write(2 * CHUNK).unwrap().address()).collect();
@@ -169,8 +179,26 @@ fn clients_that_are_killed_with_all_that_they_hold_leave_only_what_they_allocate
 }
 
 #[test]
+fn a_client_that_ends_in_order_leaves_nothing_held_by_then() {
+    // A lease longer than the test: what is let go was let go by word.
+    let cluster = Cluster::start_with_lease(1, Duration::from_secs(600));
+    let (_barn, space, key) = shared(&cluster, 2);
+    let range = space.alloc(CHUNK).unwrap();
+    for node in [&cluster.nodes[0].shm, &cluster.nodes[0].tcp] {
+        let mut passer = client(node, &key, "passer", range.address(), 0);
+        until("it has ended", || passer.has_ended());
+        let info = space.stat().unwrap();
+        assert_eq!((info.sessions, info.ranges[0].holds), (1, 1));
+        let mut read = [0; 9];
+        range.map().unwrap().read(0, &mut read).unwrap();
+        assert_eq!(&read, b"passed by");
+        range.map().unwrap().write(0, &[0; 9]).unwrap();
+    }
+}
+
+#[test]
 fn clients_that_are_killed_while_they_reserve_leave_nothing_that_cannot_be_released() {
-    let cluster = Cluster::start(2);
+    let cluster = Cluster::start_with_lease(2, LEASE);
     let (_barn, space, key) = shared(&cluster, 2);
     let mut random = Seeded::new(5);
     for round in 0..6 {
@@ -196,7 +224,7 @@ fn clients_that_are_killed_while_they_reserve_leave_nothing_that_cannot_be_relea
 #[test]
 fn readers_never_see_two_versions_at_once_though_writers_are_killed_at_any_instant() {
     for nodes in [1, 2] {
-        let cluster = Cluster::start(nodes);
+        let cluster = Cluster::start_with_lease(nodes, LEASE);
         let (_barn, space, key) = shared(&cluster, 60);
         let address = space.alloc_copy_on_write(VERSION_BYTES).unwrap().address();
         let (over, reads, versions) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -268,7 +296,7 @@ fn read_versions(node: &str, key: &str, address: u64, over: &AtomicBool, reads: 
 #[test]
 fn a_chunk_that_is_lost_with_its_node_says_whose_it_was() {
     for by_tcp in [false, true] {
-        let mut cluster = Cluster::start(2);
+        let mut cluster = Cluster::start_with_lease(2, LEASE);
         let node = if by_tcp { &cluster.nodes[0].tcp } else { &cluster.nodes[0].shm };
         let barn = Barn::connect(node).unwrap();
         let (space, _) = barn.spaces().create_with("shared", CHUNK, Role::Nobody).unwrap();

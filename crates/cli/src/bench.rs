@@ -12,6 +12,7 @@ pub(crate) mod peer;
 pub mod put;
 pub mod recover;
 pub mod selector;
+pub mod space;
 pub(crate) mod timing;
 pub(crate) mod turn;
 pub mod tx;

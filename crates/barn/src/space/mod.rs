@@ -52,6 +52,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long the drop of the last handle waits for the master to hear of it: as long as its task tries.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// A client of spaces: a session with the master of spaces, which everything that is held hangs on. Clones
 /// are the same.
 #[derive(Clone)]
@@ -94,7 +97,8 @@ impl Spaces {
             configuration_method: theirs.configuration_method,
             random: crate::node::random,
         };
-        Self { inner: futures::Spaces::new(environment, SpacesOptions { deadline: client.deadline() }) }
+        let options = SpacesOptions { deadline: client.deadline(), linger: LINGER };
+        Self { inner: futures::Spaces::new(environment, options) }
     }
 
     /// The same, as futures.

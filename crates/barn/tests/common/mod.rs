@@ -180,6 +180,7 @@ pub fn signal_self(signal: Signal) {
 const SOCKET: &str = "BARN_TEST_SOCKET";
 const JOIN: &str = "BARN_TEST_JOIN";
 const TCP: &str = "BARN_TEST_TCP";
+const LEASE_MS: &str = "BARN_TEST_LEASE_MS";
 
 /// What the hidden test `role_node` does: serves until killed.
 pub fn serve() {
@@ -190,7 +191,7 @@ pub fn serve() {
         tcp: Some(told(TCP).map_or(([127, 0, 0, 1], 0).into(), |tcp| tcp.parse().expect("an address"))),
         memory_bytes: 16 << 20,
         join: told(JOIN),
-        lease: LEASE,
+        lease: told(LEASE_MS).map_or(LEASE, |ms| Duration::from_millis(ms.parse().expect("a number"))),
         ..NodeConfig::default()
     };
     let node = Node::start(config).expect("the node starts");
@@ -226,10 +227,15 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start(count: usize) -> Self {
+        Self::start_with_lease(count, LEASE)
+    }
+
+    /// The same, whose members and sessions have a lease that suits the test.
+    pub fn start_with_lease(count: usize, lease: Duration) -> Self {
         let mut cluster = Self { nodes: Vec::new(), dir: Dir::new() };
         for number in 0..count {
             let socket = cluster.dir.path(&format!("node-{number}")).display().to_string();
-            let mut orders = vec![(SOCKET, socket)];
+            let mut orders = vec![(SOCKET, socket), (LEASE_MS, lease.as_millis().to_string())];
             orders.extend(cluster.nodes.first().map(|first| (JOIN, first.shm.clone())));
             cluster.nodes.push(NodeProcess::start(&orders));
         }

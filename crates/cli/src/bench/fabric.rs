@@ -25,7 +25,7 @@ use crate::progress::Progress;
 use crate::report::{Report, Row};
 
 mod bare_ring;
-mod bare_tcp;
+pub(crate) mod bare_tcp;
 mod read;
 mod rpc;
 

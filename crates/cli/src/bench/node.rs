@@ -62,8 +62,14 @@ impl BenchNode {
         Self::spawn(&["--tcp", "127.0.0.1:0"], memory_bytes, raw_bytes, join, disk)
     }
 
+    /// A node with little memory for objects, and so much for spaces.
+    pub(crate) fn start_for_spaces(space_bytes: u64, raw_bytes: u64, join: Option<&str>) -> io::Result<Self> {
+        let given = ["--tcp", "127.0.0.1:0", "--space-memory", &space_bytes.to_string()];
+        Self::spawn(&given, 4 << 20, raw_bytes, join, None)
+    }
+
     fn spawn(
-        listen: &[&str],
+        given: &[&str],
         memory_bytes: u64,
         raw_bytes: u64,
         join: Option<&str>,
@@ -74,7 +80,7 @@ impl BenchNode {
         let directory = std::env::temp_dir().join(format!("barn-bench-{}-{number}", std::process::id()));
         let mut child = Command::new(std::env::current_exe()?)
             .args(["serve", "--json", "--until-stdin-ends", "--config", "none", "--log-level", "warn"])
-            .args(listen)
+            .args(given)
             .arg("--memory")
             .arg(memory_bytes.to_string())
             .arg("--raw-memory")

@@ -57,6 +57,10 @@ pub enum Bench {
     /// Also draws what was chosen over time, as an SVG.
     Selector(bench::selector::Args),
 
+    /// Spaces: reads and writes beside raw READs, memcpy and bare sockets, with 1, 2 and 4 nodes; and what it
+    /// costs to reserve and map.
+    Space(bench::space::Args),
+
     /// Transactions: rate, latency and conflicts, beside the best of SQLite, LMDB, redb and Redis.
     ///
     /// All keep their data in memory, without a disk, and are measured in turn.
@@ -81,6 +85,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         }
         Bench::Fabric(args) => bench::fabric::run(args)?,
         Bench::Selector(args) => bench::selector::run(args)?,
+        Bench::Space(args) => bench::space::run(args)?,
         Bench::Tx(args) => bench::tx::run(args)?,
     };
     let mut out = anstream::stdout().lock();

@@ -56,13 +56,17 @@ impl Inner {
         let body = wire::encode_request(request);
         let mut pause = PAUSE_MIN;
         let mut why = "the cluster has no members".to_string();
-        let mut lost = false;
         loop {
+            let mut refused = None;
             for member in self.candidates() {
                 let left = until.saturating_sub(self.now());
                 match self.ask_member(member, &body, left).await {
                     Ok(Response::Refused(Refusal::NotMaster)) => why = "no member coordinates".into(),
-                    Ok(Response::Refused(Refusal::Unavailable { why: said })) => why = said,
+                    // The master, which has done nothing: it may have more to give in a moment.
+                    Ok(Response::Refused(refusal @ Refusal::Unavailable { .. })) => {
+                        refused = Some(refusal);
+                        break;
+                    }
                     Ok(Response::Refused(refusal)) => {
                         let error = SpaceError::refused(refusal);
                         if error == SpaceError::SessionLost {
@@ -76,19 +80,17 @@ impl Inner {
                     }
                     Err(Unanswered::Elsewhere(said)) => why = said,
                     Err(Unanswered::Lost(_)) if !twice => return Err(SpaceError::Indeterminate),
-                    Err(Unanswered::Lost(said)) => (why, lost) = (said, true),
+                    Err(Unanswered::Lost(said)) => why = said,
                 }
             }
             let now = self.now();
             if now >= until {
-                return Err(if lost && !twice {
-                    SpaceError::Indeterminate
-                } else {
-                    SpaceError::NoMaster { why }
-                });
+                return Err(refused.map_or(SpaceError::NoMaster { why }, SpaceError::Refused));
             }
-            *lock(&self.master) = None;
-            self.refresh(until - now).await;
+            if refused.is_none() {
+                *lock(&self.master) = None;
+                self.refresh(until - now).await;
+            }
             self.environment.schedule.sleep(pause.min(until - now)).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }

@@ -83,11 +83,14 @@ pub struct SpacesOptions {
     /// How long an operation may take, all in all: 5 s unless said otherwise. What prepares memory may
     /// take as much longer as the master waits for its keepers.
     pub deadline: Duration,
+    /// How long dropping the last handle waits until the master has heard that the session is over; nothing
+    /// unless said, for a task of a runtime must not wait.
+    pub linger: Duration,
 }
 
 impl Default for SpacesOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(5) }
+        Self { deadline: Duration::from_secs(5), linger: Duration::ZERO }
     }
 }
 

@@ -8,11 +8,13 @@ use super::{Inner, SpaceError, lock};
 use crate::bell::Bell;
 use crate::message::{Request, Response, SessionId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A session is renewed so many times within its lease: one lost renewal does not end it.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// After a renewal that failed the next is tried so many times as fast as a lease lasts.
+const RETRIES_PER_LEASE: u32 = 20;
 /// Holders count 1 % less than they were granted, for clocks that run apart.
 const DRIFT: u32 = 100;
 /// How long the task waits while there is no session to renew.
@@ -104,19 +106,24 @@ impl Drop for Writing {
 #[derive(Debug)]
 pub(super) struct Handle {
     shared: Arc<Shared>,
+    /// How long its drop waits until the master has heard of the session's end.
+    linger: Duration,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     bell: Bell,
     ended: AtomicBool,
+    /// Whether the task is over.
+    over: Mutex<bool>,
+    told: Condvar,
 }
 
 impl Handle {
     /// Starts the task.
     pub(super) fn start(inner: &Arc<Inner>) -> Self {
         let shared: Arc<Shared> = Arc::default();
-        let (task, inner) = (shared.clone(), inner.clone());
+        let (task, inner, linger) = (shared.clone(), inner.clone(), inner.options.linger);
         let schedule = inner.environment.schedule.clone();
         inner.environment.schedule.clone().spawn(Box::pin(async move {
             let mut wait = IDLE;
@@ -124,12 +131,15 @@ impl Handle {
                 task.bell.wait(schedule.sleep(wait)).await;
                 // ORDER: Relaxed: a flag that stands alone; the bell orders by itself.
                 if task.ended.load(Ordering::Relaxed) {
-                    return inner.end().await;
+                    inner.end().await;
+                    *lock(&task.over) = true;
+                    task.told.notify_all();
+                    return;
                 }
                 wait = inner.keep().await;
             }
         }));
-        Self { shared }
+        Self { shared, linger }
     }
 
     /// There is something to do.
@@ -143,6 +153,12 @@ impl Drop for Handle {
         // ORDER: Relaxed: as above.
         self.shared.ended.store(true, Ordering::Relaxed);
         self.shared.bell.ring();
+        if !self.linger.is_zero() {
+            // A process that ends with its last handle would otherwise be gone before its task has spoken,
+            // and what it held would be held for another lease.
+            let over = lock(&self.shared.over);
+            let _ = self.shared.told.wait_timeout_while(over, self.linger, |over| !*over);
+        }
     }
 }
 
@@ -154,9 +170,11 @@ impl Inner {
             return IDLE;
         }
         self.let_go(&session).await;
-        // Whatever is wrong, the next round tries again, unless the session is lost.
-        let _ = self.renew(&session).await;
-        session.lease() / RENEWALS_PER_LEASE
+        match self.renew(&session).await {
+            Ok(()) => session.lease() / RENEWALS_PER_LEASE,
+            // Whatever is wrong, the next round tries again, soon, unless the session is lost.
+            Err(_) => session.lease() / RETRIES_PER_LEASE,
+        }
     }
 
     /// Says what was dropped.

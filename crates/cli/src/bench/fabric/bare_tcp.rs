@@ -11,7 +11,7 @@ use crate::bench::turn::Turn;
 
 /// How both ends wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(crate) enum Ends {
     /// They ask the socket over and over: the least latency.
     Spin,
     /// They sleep in the kernel until something comes, as servers do.
@@ -19,7 +19,7 @@ pub(super) enum Ends {
 }
 
 /// A connection to an answering thread.
-pub(super) struct BareTcp {
+pub(crate) struct BareTcp {
     stream: Option<TcpStream>,
     request: Vec<u8>,
     reply_bytes: usize,
@@ -30,7 +30,7 @@ pub(super) struct BareTcp {
 
 impl BareTcp {
     /// Starts the answering thread and connects to it.
-    pub(super) fn start(ends: Ends, request_bytes: usize, reply_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn start(ends: Ends, request_bytes: usize, reply_bytes: usize) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let turn = Arc::new(Turn::default());
@@ -57,7 +57,7 @@ impl BareTcp {
     }
 
     /// So many requests and replies, a window of them under way.
-    pub(super) fn round_trips(&mut self, count: usize, window: usize) {
+    pub(crate) fn round_trips(&mut self, count: usize, window: usize) {
         let turn = self.turn.clone();
         turn.during(|| self.run(count, window));
     }

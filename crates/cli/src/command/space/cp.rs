@@ -24,9 +24,9 @@ use crate::progress::Progress;
 /// What is moved at once.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// How often chunks that are on their way back are looked for, and how long between: a second in all.
-const RETURNS: u32 = 50;
-const RETURN_PAUSE: Duration = Duration::from_millis(20);
+/// How often chunks that are being cleared are looked for, and how long between: a second in all.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// What to copy where; its help is on [`super::Action::Cp`].
 #[derive(Debug, clap::Args)]
@@ -166,24 +166,22 @@ fn write_over(
     }
 }
 
-/// Sees to it that so much is reserved and free, so many times. Chunks that were used a moment ago are on
-/// their way back: they are waited for, a little.
+/// Sees to it that so much is reserved and free, so many times. Chunks that were used a moment ago count as
+/// used until they have been cleared: a space that has enough in all is given a little time.
 fn make_room(space: &Space, bytes: u64, copies: u64) -> io::Result<()> {
     let needed = bytes.next_multiple_of(space.chunk_bytes()).saturating_mul(copies);
-    for _ in 0..RETURNS {
-        let free_bytes = space.release(0).map_err(failed)?.free_bytes;
-        if free_bytes >= needed {
-            return Ok(());
-        }
+    for look in 0.. {
         let info = space.stat().map_err(failed)?;
-        if info.reserved_bytes.saturating_sub(info.used_bytes) < needed {
+        let free = info.reserved_bytes.saturating_sub(info.used_bytes);
+        let bound: u64 = info.ranges.iter().map(|range| range.bytes.next_multiple_of(info.chunk_bytes)).sum();
+        if free >= needed {
             break;
         }
-        std::thread::sleep(RETURN_PAUSE);
-    }
-    let free_bytes = space.release(0).map_err(failed)?.free_bytes;
-    if free_bytes < needed {
-        space.reserve(needed - free_bytes).map_err(failed)?;
+        if look == LOOKS_MAX || info.reserved_bytes.saturating_sub(bound) < needed {
+            space.reserve(needed - free).map_err(failed)?;
+            break;
+        }
+        std::thread::sleep(LOOK_PAUSE);
     }
     Ok(())
 }
