@@ -44,6 +44,8 @@ const BARE: u64 = 1;
 const VERSIONED: u64 = 2;
 const FIRST_TABLE: u64 = 3;
 const END: u64 = 99;
+/// Values that are written between two looks at what to write.
+const BARE_ROUNDS: u8 = 128;
 /// READs of each way, unless the command says otherwise.
 const READS: u64 = 3_000;
 /// Fewer torn bare READs than one in so many: there was no race.
@@ -75,7 +77,8 @@ fn write(words: &Words, barn: &Barn) -> Result<(), Failure> {
         // ORDER: Relaxed: an order stands alone; nothing else is read because of it.
         match words.load_word(ORDER_AT, Ordering::Relaxed)? {
             REST => std::thread::sleep(Duration::from_millis(1)),
-            BARE => words.store(BARE_AT, &[byte; BYTES])?,
+            // Many between two looks at the order: a READ should find it writing.
+            BARE => (0..BARE_ROUNDS).try_for_each(|more| words.store(BARE_AT, &[byte ^ more; BYTES]))?,
             VERSIONED => {
                 versioned::publish(words, VERSIONED_AT, &[byte; BYTES])?;
                 // Some time between values, or a reader never meets a whole one: a READ of three

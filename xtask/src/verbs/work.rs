@@ -90,7 +90,7 @@ pub(super) const WORK: &[Work] = &[
     },
     Work {
         name: "tables",
-        server: Some((NODES, SECOND_PORT)),
+        server: Some((NODES, BOTH_PORT)),
         command: include_str!("guest/tables.client.sh"),
         seconds_max: 300,
         programs: &[BARN, LINEAR],
@@ -98,9 +98,9 @@ pub(super) const WORK: &[Work] = &[
     },
     Work {
         name: "transactions",
-        server: Some((NODES, SECOND_PORT)),
+        server: Some((NODES, BOTH_PORT)),
         command: "real_histories --address verbs://$A_IP:7411 --bind $B_IP --nodes 2 --transactions 3000 \
-                  --each 3000 --threads 2 --workers 8 --roots 64",
+                  --each 3000 --threads 2 --workers 4 --roots 64",
         seconds_max: 300,
         programs: &[BARN, REAL],
         check: checks::transactions,
@@ -133,7 +133,7 @@ const SUITE: &[Program] = &[CONFORMANCE];
 
 /// Two nodes of one cluster.
 const NODES: &str = include_str!("guest/nodes.server.sh");
-const SECOND_PORT: u16 = 7412;
+const BOTH_PORT: u16 = 7413;
 
 const BARN: Program =
     Program { cargo: &["-p", "barn-cli", "--features", "verbs", "--bin", "barn"], name: "barn" };

@@ -1,6 +1,6 @@
 # Watched clients of each kind of table, two of them killed in the midst of it.
-OPERATIONS=8000
+OPERATIONS=4096
 for kind in hopscotch cuckoo cache; do
     linear_histories --address verbs://$A_IP:7411 --bind $B_IP --nodes 2 --kind $kind --operations $OPERATIONS \
-        --each $OPERATIONS --kills 2 --threads 2 --workers 4 || exit 1
+        --each $OPERATIONS --kills 2 --threads 1 --workers 4 || exit 1
 done
