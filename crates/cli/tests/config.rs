@@ -95,6 +95,8 @@ fn a_second_node_joins_the_first() {
             "64MiB",
             "--socket",
             "/tmp/barn-never/s",
+            "--data",
+            "none",
             "--join",
             "shm:/nowhere/s",
         ],

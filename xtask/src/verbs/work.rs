@@ -25,7 +25,7 @@ pub(super) struct Program {
 /// One job of the stage.
 #[derive(Debug)]
 pub(super) struct Work {
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The server's command, and its port.
     server: Option<(&'static str, u16)>,
     command: &'static str,
