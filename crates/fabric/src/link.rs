@@ -57,6 +57,28 @@ impl Guarantees {
     pub(crate) const BY_DEVICE: Self = Self { atomic_with_owner: false, ..Self::BY_CPU };
 }
 
+/// Why there will be no answer.
+pub(crate) enum Trouble {
+    /// The connection is over.
+    Gone,
+    /// It took too long.
+    Deadline,
+}
+
+macro_rules! trouble_into {
+    ($($error:ident),+) => { $(
+        impl From<Trouble> for $error {
+            fn from(trouble: Trouble) -> Self {
+                match trouble {
+                    Trouble::Gone => Self::PeerGone,
+                    Trouble::Deadline => Self::Deadline,
+                }
+            }
+        }
+    )+ };
+}
+trouble_into!(OperationError, OpenError, CallError);
+
 /// An operation's wait for its answer, kept by its future.
 #[derive(Debug)]
 pub(crate) struct Wait {

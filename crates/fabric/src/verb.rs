@@ -2,6 +2,8 @@
 
 use crate::error::OperationError;
 use crate::region::{Rights, Words};
+use crate::slots::Answer;
+use barn_layout::frame::Outcome;
 use barn_layout::limits::{OPERATION_BYTES_MAX, WORD_BYTES};
 
 /// One one-sided operation.
@@ -50,6 +52,32 @@ impl Verb<'_> {
     #[inline(always)]
     pub(crate) fn changes(&self) -> bool {
         !matches!(self, Self::Read { .. })
+    }
+
+    /// What a node's or a device's answer means; of a READ's, `placed` bytes are in place.
+    #[inline]
+    pub(crate) fn answered(
+        &mut self,
+        answer: &Answer,
+        rights: Rights,
+        placed: usize,
+    ) -> Result<u64, OperationError> {
+        let outcome = Outcome::from_bits(answer.status);
+        if outcome != Some(Outcome::Done) {
+            return Err(OperationError::from_outcome(outcome, self, rights));
+        }
+        match self {
+            Self::Read { into, .. } => {
+                let rest = into.get_mut(placed..).filter(|rest| rest.len() == answer.body.len());
+                rest.ok_or(OperationError::Protocol)?.copy_from_slice(&answer.body);
+                Ok(0)
+            }
+            Self::Write { .. } => Ok(0),
+            Self::CompareSwap { .. } | Self::FetchAdd { .. } => {
+                let word = answer.body.as_slice().try_into().map_err(|_| OperationError::Protocol)?;
+                Ok(u64::from_le_bytes(word))
+            }
+        }
     }
 
     /// Whether a grant of `rights` on a region of `region_bytes` covers this. Every transport

@@ -1,7 +1,7 @@
 //! What goes into a client's frames, and what the answers to them mean.
 
 use super::stream::header;
-use crate::error::{OpenError, OperationError};
+use crate::error::OpenError;
 use crate::link::{Opened, Place};
 use crate::region::Rights;
 use crate::slots::{Answer, Ticket};
@@ -60,31 +60,5 @@ pub(super) fn opened(
             Ok((Opened { bytes: opened.bytes.get(), rights, place }, memory))
         }
         refused => Err(OpenError::from_outcome(refused, region, asked)),
-    }
-}
-
-/// What the answer to a one-sided operation means; of a READ's, `placed` bytes are in place.
-#[inline]
-pub(super) fn done(
-    answer: &Answer,
-    rights: Rights,
-    verb: &mut Verb<'_>,
-    placed: usize,
-) -> Result<u64, OperationError> {
-    let outcome = Outcome::from_bits(answer.status);
-    if outcome != Some(Outcome::Done) {
-        return Err(OperationError::from_outcome(outcome, verb, rights));
-    }
-    match verb {
-        Verb::Read { into, .. } => {
-            let rest = into.get_mut(placed..).filter(|rest| rest.len() == answer.body.len());
-            rest.ok_or(OperationError::Protocol)?.copy_from_slice(&answer.body);
-            Ok(0)
-        }
-        Verb::Write { .. } => Ok(0),
-        Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {
-            let word = answer.body.as_slice().try_into().map_err(|_| OperationError::Protocol)?;
-            Ok(u64::from_le_bytes(word))
-        }
     }
 }

@@ -9,8 +9,7 @@ use super::outbound::Outbound;
 use super::stream::DIRECT_BYTES;
 use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
-use crate::error::{CallError, OpenError, OperationError};
-use crate::link::Wait;
+use crate::link::{Trouble, Wait};
 use crate::registry::PeerId;
 use crate::slots::{Slots, Ticket};
 use barn_layout::frame::FrameHeader;
@@ -61,26 +60,6 @@ pub(super) struct State {
     /// Whether the watch will tell, and whether of room too.
     armed: Option<bool>,
 }
-
-/// Why there will be no answer.
-pub(super) enum Trouble {
-    Gone,
-    Deadline,
-}
-
-macro_rules! trouble_into {
-    ($($error:ident),+) => { $(
-        impl From<Trouble> for $error {
-            fn from(trouble: Trouble) -> Self {
-                match trouble {
-                    Trouble::Gone => Self::PeerGone,
-                    Trouble::Deadline => Self::Deadline,
-                }
-            }
-        }
-    )+ };
-}
-trouble_into!(OperationError, OpenError, CallError);
 
 /// What an operation waits for.
 pub(super) enum For {

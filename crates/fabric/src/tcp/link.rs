@@ -1,7 +1,7 @@
 //! The operations of a tcp connection: each posts its frame at its first poll, and afterwards
 //! looks for the answer.
 
-use super::answer::{ask, done, opened};
+use super::answer::{ask, opened};
 use super::client::{For, OUT_BYTES_MAX, State, TcpClient};
 use super::intake::FILL_BYTES;
 use super::stream::{DIRECT_BYTES, header};
@@ -94,7 +94,7 @@ impl Link for TcpClient {
         };
         let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, into)? else { return Poll::Pending };
         let placed = wait.placed;
-        let taken = state.slots.collect_with(ticket, |answer| done(answer, rights, verb, placed));
+        let taken = state.slots.collect_with(ticket, |answer| verb.answered(answer, rights, placed));
         Poll::Ready(taken.unwrap_or(Err(OperationError::Protocol)))
     }
 

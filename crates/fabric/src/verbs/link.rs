@@ -4,35 +4,20 @@
 use super::client::{Key, State, VerbsClient};
 use super::faults;
 use super::operations::Own;
-use super::waiting::{For, Trouble};
+use super::waiting::For;
 use crate::drive;
 use crate::error::{CallError, OpenError, OperationError};
-use crate::link::{Guarantees, Link, Opened, Place, Wait};
+use crate::link::{Guarantees, Link, Opened, Place, Trouble, Wait};
 use crate::messaging::mail::header;
 use crate::region::Rights;
 use crate::registry::PeerId;
 use crate::slots::Ticket;
 use crate::verb::Verb;
 use barn_layout::RegionId;
-use barn_layout::frame::Outcome;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::{Kind, Status};
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-
-macro_rules! trouble_into {
-    ($($error:ident),+) => { $(
-        impl From<Trouble> for $error {
-            fn from(trouble: Trouble) -> Self {
-                match trouble {
-                    Trouble::Gone => Self::PeerGone,
-                    Trouble::Deadline => Self::Deadline,
-                }
-            }
-        }
-    )+ };
-}
-trouble_into!(OperationError, CallError);
 
 /// Marks the ticket of a region that is being opened, which is the control stream's.
 const OPENING: u64 = 1 << 63;
@@ -188,24 +173,7 @@ impl Link for VerbsClient {
         let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, own)? else { return Poll::Pending };
         wait.ticket = None;
         let placed = wait.placed;
-        let done = state.mail.slots.collect_with(ticket, |answer| {
-            let outcome = Outcome::from_bits(answer.status);
-            if outcome != Some(Outcome::Done) {
-                return Err(OperationError::from_outcome(outcome, verb, rights));
-            }
-            match verb {
-                Verb::Read { into, .. } => {
-                    let rest = into.get_mut(placed..).filter(|rest| rest.len() == answer.body.len());
-                    rest.ok_or(OperationError::Protocol)?.copy_from_slice(&answer.body);
-                    Ok(0)
-                }
-                Verb::Write { .. } => Ok(0),
-                Verb::CompareSwap { .. } | Verb::FetchAdd { .. } => {
-                    let word = answer.body.as_slice().try_into().map_err(|_| OperationError::Protocol)?;
-                    Ok(u64::from_le_bytes(word))
-                }
-            }
-        });
+        let done = state.mail.slots.collect_with(ticket, |answer| verb.answered(answer, rights, placed));
         Poll::Ready(done.unwrap_or(Err(OperationError::Protocol)))
     }
 

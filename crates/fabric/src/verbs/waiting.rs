@@ -12,7 +12,7 @@ use super::client::{State, VerbsClient};
 use super::lane::Lane;
 use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
-use crate::link::Wait;
+use crate::link::{Trouble, Wait};
 use crate::slots::Ticket;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -24,12 +24,6 @@ use std::time::Instant;
 /// Roles of the descriptors that the reactor watches.
 const STREAM: u8 = 0;
 const COMPLETIONS: u8 = 1;
-
-/// Why there will be no answer.
-pub(super) enum Trouble {
-    Gone,
-    Deadline,
-}
 
 /// What an operation waits for.
 pub(super) enum For {
