@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Args) -> Stage {
     let mut said = Vec::new();
     for (nodes, cycles) in plan {
         let [cycles, nodes, seed] = [cycles, nodes, args.seed].map(|number| number.to_string());
-        let example = ["run", "--quiet", "--release", "-p", "barn", "--example", "crash_cycles", "--"];
+        let example =
+            ["run", "--quiet", "--profile", "checkers", "-p", "barn", "--example", "crash_cycles", "--"];
         let job = ["--cycles", &cycles, "--nodes", &nodes, "--seed", &seed];
         let done = Job::cargo(&[&example[..], &job].concat()).run()?;
         let line = |begins: &str| done.output.lines().find_map(|line| line.strip_prefix(begins));

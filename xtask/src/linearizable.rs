@@ -72,7 +72,8 @@ pub(crate) fn run(args: &Args) -> Stage {
 
 /// Runs the watched clients; the line in which they say what was checked.
 fn watch(args: &[&str]) -> Result<String, String> {
-    let example = ["run", "--quiet", "--release", "-p", "barn", "--example", "linear_histories", "--"];
+    let example =
+        ["run", "--quiet", "--profile", "checkers", "-p", "barn", "--example", "linear_histories", "--"];
     let done = Job::cargo(&[&example[..], args].concat()).run()?;
     if done.status.success() {
         let line = done.output.lines().find(|line| line.contains("one order for each key"));

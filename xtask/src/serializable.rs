@@ -34,7 +34,8 @@ pub(crate) fn stage() -> Stage {
     let mut checked = CI_TRANSACTIONS;
     for (transport, nodes, transactions) in CI_REAL {
         let count = transactions.to_string();
-        let example = ["run", "--quiet", "--release", "-p", "barn", "--example", "real_histories", "--"];
+        let example =
+            ["run", "--quiet", "--profile", "checkers", "-p", "barn", "--example", "real_histories", "--"];
         let given = ["--transport", transport, "--nodes", nodes, "--transactions", &count];
         Job::cargo(&[&example[..], &given].concat()).succeed("a history of real nodes")?;
         checked += transactions;
@@ -48,7 +49,8 @@ pub(crate) fn run(args: &Args) -> Stage {
         None => (args.first, args.transactions),
     };
     let [first, transactions] = [first, transactions].map(|number| number.to_string());
-    let example = ["run", "--quiet", "--release", "-p", "barn-transaction", "--features", "scenarios"];
+    let example =
+        ["run", "--quiet", "--profile", "checkers", "-p", "barn-transaction", "--features", "scenarios"];
     let given = ["--example", "serializable", "--", "--seed", &first, "--transactions", &transactions];
     let done = Job::cargo(&[&example[..], &given].concat()).run()?;
     if done.status.success() {

@@ -32,7 +32,8 @@ pub(crate) fn stage() -> Stage {
 
 pub(crate) fn run(args: &Args) -> Stage {
     // One model after another: each takes every core.
-    let command = ["test", "-p", "barn-transaction", "--release", "--test", "models", args.model.as_str()];
+    let command =
+        ["test", "-p", "barn-transaction", "--profile", "checkers", "--test", "models", args.model.as_str()];
     let mut job = Job::cargo(&[&command[..], &["--", "--nocapture", "--test-threads=1"]].concat())
         .env("BARN_SCHEDULES", args.schedules.to_string())
         .env("BARN_SEED", args.seed.to_string());

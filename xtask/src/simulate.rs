@@ -39,7 +39,8 @@ pub(crate) fn run(args: &Args) -> Stage {
     let done = Job::cargo(&[
         "run",
         "--quiet",
-        "--release",
+        "--profile",
+        "checkers",
         "-p",
         PACKAGE,
         "--example",

@@ -82,6 +82,7 @@ impl ClientError {
                 | Self::Unreachable { .. }
                 | Self::NoRegion { .. }
                 | Self::NotReady { .. }
+                | Self::NoMember
         )
     }
 

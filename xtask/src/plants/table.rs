@@ -105,6 +105,9 @@ const fn tables() -> Gate {
     }
 }
 
+/// The test of a client that knew its cluster before anybody in it took objects.
+const ASKS_AGAIN: &str = "who_knew_nobody_that_takes_objects_asks_again";
+
 /// A gate of real nodes that are killed and started again.
 const fn restart(filter: &'static str) -> Gate {
     Gate { package: "barn", target: Target::Test("restart"), filter, loom: false }
@@ -500,6 +503,16 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
+    Plant {
+        name: "starting_cluster_stays_empty",
+        gate: Gate {
+            package: "barn-transaction",
+            target: Target::Test("starting"),
+            filter: ASKS_AGAIN,
+            loom: false,
+        },
+        fails: ASKS_AGAIN,
+    },
     // Spaces: keepers, and the bytes that clients move.
     Plant { name: "chunk_not_scrubbed", gate: spaces(LET_GO), fails: LET_GO },
     Plant { name: "mark_forgotten", gate: unit("barn-space", "chunks"), fails: "comes_back_zeroed" },

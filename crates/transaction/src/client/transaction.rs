@@ -15,10 +15,11 @@ use super::{Client, ClientStats, Inner, lock};
 use crate::error::ClientError;
 use crate::id::Pointer;
 use crate::wire::{Method, many};
+use barn_cluster::{Member, MemberId};
 use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Purpose};
 use barn_layout::transaction::{Change, Reserve, ReservedPlace};
-use barn_layout::{Address, Durability};
+use barn_layout::{Address, Durability, planted};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -439,17 +440,16 @@ impl Client {
 }
 
 impl Inner {
-    /// A node for new objects that need not be near to others: each in turn.
+    /// A node for new objects that need not be near to others: each in turn. Where nobody is known to
+    /// take any, as while a cluster starts, the cluster is asked once more.
     async fn any_node(&self, session: u64, limit: Duration) -> Result<Arc<NodeLink>, ClientError> {
-        let configuration = self.directory.configuration();
+        let mut members = self.takers();
+        if members.is_empty() && !planted("starting_cluster_stays_empty") {
+            self.recover(limit).await;
+            members = self.takers();
+        }
         // ORDER: Relaxed: any number will do.
         let turn = self.next_member.fetch_add(1, Ordering::Relaxed) as usize;
-        let members: Vec<_> = configuration
-            .members
-            .iter()
-            .filter(|member| configuration.regions_of(member.id).next().is_some())
-            .map(|member| member.id)
-            .collect();
         let mut last = ClientError::NoMember;
         for at in 0..members.len() {
             match self.node(session, members[(turn + at) % members.len()], limit).await {
@@ -458,5 +458,12 @@ impl Inner {
             }
         }
         Err(last)
+    }
+
+    /// The members that have memory for objects.
+    fn takers(&self) -> Vec<MemberId> {
+        let configuration = self.directory.configuration();
+        let takes = |member: &&Member| configuration.regions_of(member.id).next().is_some();
+        configuration.members.iter().filter(takes).map(|member| member.id).collect()
     }
 }

@@ -77,7 +77,7 @@ pub fn one_history(plan: &Plan, connect: impl Fn() -> Result<Client, String>) ->
     };
     let founding = Recorder::default();
     let founder = connect()?;
-    let roots = block_on(worker(0, founder.clone(), &founding, &[]).make_roots(plan.roots));
+    let roots = block_on(worker(0, founder.clone(), &founding, &[]).make_roots(plan.roots))?;
     let recorders: Vec<Recorder> = (0..plan.threads).map(|_| Recorder::default()).collect();
     let mut crews = Vec::new();
     for (recorder, thread) in recorders.iter().zip(0..) {

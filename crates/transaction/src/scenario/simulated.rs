@@ -194,10 +194,13 @@ pub fn run(seed: u64, transactions: u64) -> Report {
     world.spawn(node, async move {
         let mut worker =
             Worker::new(0, client, founder_recorder, Vec::new(), founder_world.random("founder"));
-        *founder_made.borrow_mut() = worker.make_roots(roots_count).await;
+        if let Ok(roots) = worker.make_roots(roots_count).await {
+            *founder_made.borrow_mut() = roots;
+        }
     });
     let mut failure = None;
-    if world_run(&cluster.world, Duration::from_secs(20)) != RunEnd::Done {
+    let ended = world_run(&cluster.world, Duration::from_secs(20));
+    if ended != RunEnd::Done || made.borrow().len() < roots_count {
         failure = Some("the first objects were not made in time".to_string());
     }
 

@@ -13,9 +13,13 @@ use barn_layout::Address;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of an object's pointer.
 const POINTER: usize = Pointer::BYTES;
+
+/// How long to try for each of the first objects: a cluster that is starting is ready by then.
+const ROOT_WITHIN: Duration = Duration::from_secs(30);
 
 /// Lengths of objects, header not counted: within a line, two, and many.
 const LENGTHS: [usize; 4] = [24, 40, 104, 1000];
@@ -114,18 +118,37 @@ impl Worker {
         outcome
     }
 
-    /// Makes the objects that everybody will know: the first transactions.
-    pub async fn make_roots(&mut self, count: usize) -> Vec<Pointer> {
+    /// Makes the objects that everybody will know: the first transactions. Why not, if one of them does
+    /// not go through for long.
+    pub async fn make_roots(&mut self, count: usize) -> Result<Vec<Pointer>, String> {
+        let mut ends = self.now() + ROOT_WITHIN.as_nanos() as u64;
         while self.roots.len() < count {
             let start = self.now();
-            let (stamp, bytes) = (self.stamp(), self.length());
-            let mut transaction = self.client.begin();
-            let Ok(pointer) = transaction.alloc(&body(bytes, None, stamp), None).await else { continue };
-            if self.commit(start, transaction).await.is_ok() {
-                self.roots.push(pointer);
+            let why = match self.make_root(start).await {
+                Ok(pointer) => {
+                    self.roots.push(pointer);
+                    ends = self.now() + ROOT_WITHIN.as_nanos() as u64;
+                    continue;
+                }
+                Err(why) => why,
+            };
+            if start > ends {
+                return Err(format!(
+                    "{} of {count} first objects were made, then none: {why}",
+                    self.roots.len()
+                ));
             }
         }
-        self.roots.clone()
+        Ok(self.roots.clone())
+    }
+
+    async fn make_root(&mut self, start: u64) -> Result<Pointer, String> {
+        let (stamp, bytes) = (self.stamp(), self.length());
+        let mut transaction = self.client.begin();
+        let made = transaction.alloc(&body(bytes, None, stamp), None).await;
+        let pointer = made.map_err(|error| error.to_string())?;
+        self.commit(start, transaction).await.map_err(|error| error.to_string())?;
+        Ok(pointer)
     }
 
     fn root(&mut self) -> Pointer {
