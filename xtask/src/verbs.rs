@@ -65,12 +65,13 @@ pub(crate) struct Args {
 
 /// The jobs that every test run has, so that the stage stays below eight minutes: each way to carry messages,
 /// each style, every checker. The others, among them the benchmarks, are for `cargo xtask verbs`.
-const STAGE: [&str; 9] = [
+const STAGE: [&str; 10] = [
     "read-latency",
     "read-rate",
     "doctor",
     "conformance-ring",
     "conformance-herd-runtime",
+    "device",
     "racing",
     "tables",
     "transactions",

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `shm/read-8/latency`, `tcp/read-8/latency` | dependent reads of 8 bytes through a mapping | the same as bare READs of the fabric |
 //! | `shm/read-large/bandwidth`, `shm/write-large/bandwidth`, `…/N-nodes` | one call over chunks at 1 or N nodes | memcpy of as much |
-//! | `tcp/read-large/bandwidth`, `tcp/write-large/bandwidth`, `…/N-nodes` | the same over tcp | a bare socket that answers with 1 MiB, four on their way |
+//! | `tcp/read-large/bandwidth`, `tcp/write-large/bandwidth`, `…/N-nodes` | the same over tcp | a bare socket that answers with 1 MiB, four on their way, from as much memory into as much |
 //! | `control/reserve-…`, `control/map-…` | memory prepared, memory mapped, cold and again | mmap of as much, faulted in |
 //! | `control/clients-N` | N clients that reserve, alloc and map at once | one of them alone |
 
@@ -211,10 +211,10 @@ fn one_bulk(
         let (ours, theirs) = in_turn(bench.effort, ours, theirs);
         (ours, theirs, "memcpy")
     } else {
-        let mut bare = BareTcp::start(Ends::Block, 40, PIECE_BYTES)?;
+        let mut bare = BareTcp::start_over(Ends::Block, 40, PIECE_BYTES, bytes)?;
         let theirs = |count| bare.round_trips(count * bytes / PIECE_BYTES, 4);
         let (ours, theirs) = in_turn(bench.effort, ours, theirs);
-        (ours, theirs, "bare socket")
+        (ours, theirs, "bare socket, memory to memory")
     };
     // Gigabytes a second are bytes a nanosecond.
     let rate = |samples: &[f64]| samples.iter().map(|each| bytes as f64 / each).collect::<Vec<_>>();

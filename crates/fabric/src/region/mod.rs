@@ -16,6 +16,8 @@ pub(crate) mod mapping;
 mod rights;
 #[cfg(not(loom))]
 mod socket;
+#[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+mod vector;
 pub mod versioned;
 mod words;
 

@@ -24,13 +24,29 @@ pub(crate) struct BareTcp {
     request: Vec<u8>,
     reply_bytes: usize,
     buffer: Vec<u8>,
+    /// Where in the buffer the next bytes go, and how many of it are used.
+    at: usize,
+    span_bytes: usize,
     turn: Arc<Turn>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl BareTcp {
-    /// Starts the answering thread and connects to it.
+    /// Starts the answering thread and connects to it. Replies go through memory that stays in the
+    /// caches.
     pub(crate) fn start(ends: Ends, request_bytes: usize, reply_bytes: usize) -> io::Result<Self> {
+        Self::start_over(ends, request_bytes, reply_bytes, 0)
+    }
+
+    /// The same, with replies that are sent from one place after another of so much memory, and received
+    /// into as much: what moving so many bytes costs.
+    pub(crate) fn start_over(
+        ends: Ends,
+        request_bytes: usize,
+        reply_bytes: usize,
+        span_bytes: usize,
+    ) -> io::Result<Self> {
+        let span_bytes = span_bytes.max(reply_bytes);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let turn = Arc::new(Turn::default());
@@ -39,7 +55,7 @@ impl BareTcp {
             move || {
                 pin(None, 1);
                 if let Ok((stream, _)) = listener.accept() {
-                    let _ = answer(stream, ends, request_bytes, reply_bytes, &turn);
+                    let _ = answer(stream, ends, (request_bytes, reply_bytes), span_bytes, &turn);
                 }
             }
         });
@@ -50,7 +66,9 @@ impl BareTcp {
             stream: Some(stream),
             request: vec![7; request_bytes],
             reply_bytes,
-            buffer: vec![0; reply_bytes.max(256 << 10)],
+            buffer: vec![1; span_bytes.max(256 << 10)],
+            at: 0,
+            span_bytes,
             turn,
             thread: Some(thread),
         })
@@ -73,7 +91,15 @@ impl BareTcp {
                 send_all(stream, &batch[..now * self.request.len()]).expect("the bare peer is there");
                 sent += now;
             }
-            received_bytes += receive(stream, &mut self.buffer).expect("the bare peer is there");
+            // Small replies are taken as they come, into one place.
+            let into = if self.span_bytes > self.reply_bytes {
+                &mut self.buffer[self.at..]
+            } else {
+                &mut self.buffer
+            };
+            let now = receive(stream, into).expect("the bare peer is there");
+            received_bytes += now;
+            self.at = (self.at + now) % self.span_bytes;
         }
     }
 }
@@ -102,23 +128,24 @@ fn send_all(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 fn answer(
     mut stream: TcpStream,
     ends: Ends,
-    request_bytes: usize,
-    reply_bytes: usize,
+    (request_bytes, reply_bytes): (usize, usize),
+    span_bytes: usize,
     turn: &Turn,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(ends == Ends::Spin)?;
     let mut buffer = vec![0; 256 << 10];
-    let reply = vec![9; (64 << 10usize).max(reply_bytes)];
-    let mut pending = 0;
+    let reply = vec![9; (64 << 10usize).max(span_bytes)];
+    let (mut pending, mut at) = (0, 0);
     while turn.go_on() {
         pending += receive(&mut stream, &mut buffer)?;
         let mut owed = pending / request_bytes * reply_bytes;
         pending %= request_bytes;
         while owed > 0 {
-            let now = owed.min(reply.len());
-            send_all(&mut stream, &reply[..now])?;
+            let now = owed.min(reply.len() - at);
+            send_all(&mut stream, &reply[at..at + now])?;
             owed -= now;
+            at = if span_bytes > reply_bytes { (at + now) % reply.len() } else { 0 };
         }
     }
     Ok(())

@@ -1,0 +1,225 @@
+//! Vector copies of shared memory on x86-64, in inline assembly, which the compiler can neither tear
+//! nor repeat.
+//!
+//! What always holds: the CPU loads and stores at least 8 aligned bytes at a time, so that each aligned
+//! word is copied whole. Words are copied in no stated order; all of them before anything that follows.
+//!
+//! Copies longer than a core's own cache are written past it, four pages in turn: the memory's rows are
+//! open once for more of them, and no line is fetched only to be overwritten. On 2.5 GHz, 16 and
+//! 64 MiB: 1.5 to 1.7 times as fast as ordinary vector stores.
+#![allow(unsafe_code)]
+
+use std::arch::asm;
+
+/// A copy of so much or more goes past the caches.
+const STREAM_BYTES_MIN: usize = 4 << 20;
+const PAGE_BYTES: usize = 4096;
+/// Pages that a stream walks at once.
+const PAGES: usize = 4;
+
+/// Copies `bytes`, a multiple of 8.
+///
+/// # Safety
+/// Both ranges are mapped, `to` writable, and they do not overlap.
+#[inline]
+pub(super) unsafe fn copy(mut to: *mut u8, mut from: *const u8, mut bytes: usize) {
+    if bytes >= STREAM_BYTES_MIN && to.addr().is_multiple_of(8) && is_x86_feature_detected!("avx2") {
+        // Streaming stores are of aligned lines.
+        let head = to.addr().wrapping_neg() % 64;
+        let blocks = (bytes - head) / (PAGES * PAGE_BYTES);
+        let streamed = blocks * PAGES * PAGE_BYTES;
+        // SAFETY: the caller vouches for `bytes` at both ends, of which the head and the blocks are
+        // the first `head + streamed`; `to + head` is a multiple of 64.
+        unsafe {
+            copy(to, from, head);
+            stream(to.add(head), from.add(head), blocks);
+            (to, from) = (to.add(head + streamed), from.add(head + streamed));
+        }
+        bytes -= head + streamed;
+    }
+    if bytes >= 256 && is_x86_feature_detected!("avx2") {
+        let blocks = bytes / 128;
+        // SAFETY: the caller vouches for `bytes` at both ends; `blocks * 128 <= bytes`.
+        // The block neither touches the stack nor keeps flags, and names what it clobbers.
+        unsafe {
+            asm!(
+                "2:",
+                "vmovdqu ymm0, [{from}]",
+                "vmovdqu ymm1, [{from} + 32]",
+                "vmovdqu ymm2, [{from} + 64]",
+                "vmovdqu ymm3, [{from} + 96]",
+                "vmovdqu [{to}], ymm0",
+                "vmovdqu [{to} + 32], ymm1",
+                "vmovdqu [{to} + 64], ymm2",
+                "vmovdqu [{to} + 96], ymm3",
+                "add {from}, 128",
+                "add {to}, 128",
+                "dec {blocks}",
+                "jnz 2b",
+                "vzeroupper",
+                from = inout(reg) from,
+                to = inout(reg) to,
+                blocks = inout(reg) blocks => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                options(nostack),
+            );
+        }
+        bytes %= 128;
+    }
+    if bytes >= 64 {
+        let blocks = bytes / 64;
+        // SAFETY: as above, with blocks of 64 bytes and SSE2, which x86-64 always has.
+        unsafe {
+            asm!(
+                "2:",
+                "movdqu xmm0, [{from}]",
+                "movdqu xmm1, [{from} + 16]",
+                "movdqu xmm2, [{from} + 32]",
+                "movdqu xmm3, [{from} + 48]",
+                "movdqu [{to}], xmm0",
+                "movdqu [{to} + 16], xmm1",
+                "movdqu [{to} + 32], xmm2",
+                "movdqu [{to} + 48], xmm3",
+                "add {from}, 64",
+                "add {to}, 64",
+                "dec {blocks}",
+                "jnz 2b",
+                from = inout(reg) from,
+                to = inout(reg) to,
+                blocks = inout(reg) blocks => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                options(nostack),
+            );
+        }
+        bytes %= 64;
+    }
+    while bytes > 0 {
+        // SAFETY: as above, one word.
+        unsafe {
+            asm!(
+                "mov {word}, [{from}]",
+                "mov [{to}], {word}",
+                from = in(reg) from,
+                to = in(reg) to,
+                word = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+            from = from.add(8);
+            to = to.add(8);
+        }
+        bytes -= 8;
+    }
+}
+
+/// Copies blocks of [`PAGES`] pages with stores that go past the caches.
+///
+/// # Safety
+/// As for [`copy`]; `to` is a multiple of 64, and the CPU has AVX2.
+unsafe fn stream(mut to: *mut u8, mut from: *const u8, blocks: usize) {
+    for _ in 0..blocks {
+        // SAFETY: the caller vouches for whole blocks: the loop goes through the first of their pages
+        // in 32 steps of 128 bytes, and through the others beside it. A prefetch never faults. The
+        // block neither touches the stack nor keeps flags, and names what it clobbers.
+        unsafe {
+            asm!(
+                "2:",
+                "prefetcht0 [{from} + 512]",
+                "prefetcht0 [{from} + 576]",
+                "prefetcht0 [{from} + 4608]",
+                "prefetcht0 [{from} + 4672]",
+                "prefetcht0 [{from} + 8704]",
+                "prefetcht0 [{from} + 8768]",
+                "prefetcht0 [{from} + 12800]",
+                "prefetcht0 [{from} + 12864]",
+                "vmovdqu ymm0, [{from} + 0]",
+                "vmovdqu ymm1, [{from} + 32]",
+                "vmovdqu ymm2, [{from} + 64]",
+                "vmovdqu ymm3, [{from} + 96]",
+                "vmovdqu ymm4, [{from} + 4096]",
+                "vmovdqu ymm5, [{from} + 4128]",
+                "vmovdqu ymm6, [{from} + 4160]",
+                "vmovdqu ymm7, [{from} + 4192]",
+                "vmovdqu ymm8, [{from} + 8192]",
+                "vmovdqu ymm9, [{from} + 8224]",
+                "vmovdqu ymm10, [{from} + 8256]",
+                "vmovdqu ymm11, [{from} + 8288]",
+                "vmovdqu ymm12, [{from} + 12288]",
+                "vmovdqu ymm13, [{from} + 12320]",
+                "vmovdqu ymm14, [{from} + 12352]",
+                "vmovdqu ymm15, [{from} + 12384]",
+                "vmovntdq [{to} + 0], ymm0",
+                "vmovntdq [{to} + 32], ymm1",
+                "vmovntdq [{to} + 64], ymm2",
+                "vmovntdq [{to} + 96], ymm3",
+                "vmovntdq [{to} + 4096], ymm4",
+                "vmovntdq [{to} + 4128], ymm5",
+                "vmovntdq [{to} + 4160], ymm6",
+                "vmovntdq [{to} + 4192], ymm7",
+                "vmovntdq [{to} + 8192], ymm8",
+                "vmovntdq [{to} + 8224], ymm9",
+                "vmovntdq [{to} + 8256], ymm10",
+                "vmovntdq [{to} + 8288], ymm11",
+                "vmovntdq [{to} + 12288], ymm12",
+                "vmovntdq [{to} + 12320], ymm13",
+                "vmovntdq [{to} + 12352], ymm14",
+                "vmovntdq [{to} + 12384], ymm15",
+                "add {from}, 128",
+                "add {to}, 128",
+                "dec {steps}",
+                "jnz 2b",
+                "vzeroupper",
+                from = inout(reg) from => _,
+                to = inout(reg) to => _,
+                steps = inout(reg) PAGE_BYTES / 128 => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                options(nostack),
+            );
+            from = from.add(PAGES * PAGE_BYTES);
+            to = to.add(PAGES * PAGE_BYTES);
+        }
+    }
+    // SAFETY: a fence. What was stored past the caches is there before whatever is stored next.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::region::Words;
+
+    #[test]
+    fn long_copies_at_any_place_are_those_bytes_and_no_others() {
+        let total = STREAMED + (1 << 20);
+        let words = Words::private(total);
+        let byte = |at: usize| (at % 251) as u8 ^ (at >> 12) as u8;
+        let all: Vec<u8> = (0..total).map(byte).collect();
+        words.store(0, &all).unwrap();
+        // Where the private side begins decides how long the head is.
+        let mut room = vec![0; total];
+        for (at, skip, rest) in
+            [(0, 0, 0), (8, 0, 8), (4096, 8, 64), (64, 24, 4088), (72, 1, 16), (16, 56, 16384 + 8)]
+        {
+            let bytes = STREAMED + rest;
+            room.fill(0xee);
+            words.load(at as u64, &mut room[skip..skip + bytes]).unwrap();
+            assert!(
+                room[skip..skip + bytes] == all[at..at + bytes],
+                "{at} {skip} {rest}: other bytes were read"
+            );
+            assert!(room[..skip].iter().chain(&room[skip + bytes..]).all(|byte| *byte == 0xee));
+            let target = Words::private(total);
+            target.store(at as u64, &room[skip..skip + bytes]).unwrap();
+            let mut written = vec![0; total];
+            target.load(0, &mut written).unwrap();
+            assert!(
+                written[at..at + bytes] == all[at..at + bytes],
+                "{at} {skip} {rest}: other bytes were written"
+            );
+            assert!(written[..at].iter().chain(&written[at + bytes..]).all(|byte| *byte == 0));
+        }
+    }
+
+    const STREAMED: usize = super::STREAM_BYTES_MIN;
+}
