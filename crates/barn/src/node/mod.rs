@@ -217,6 +217,7 @@ impl Node {
             gate,
             counts,
             schedule: Arc::new(Threads),
+            memory: Region::allocate,
         };
         let keeper = Keeper::new(keeper, started.keeper.clone())
             .map_err(|error| failed("the marks of chunks")(error.to_string()))?;

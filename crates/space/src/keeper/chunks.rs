@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Memory;
 use crate::message::{FIRST_CHUNK_REGION, MARKS_REGION};
 
 /// Chunks that one node can have at a time: their marks are 1 MiB. 64 KiB each, they are 8 GiB.
@@ -80,6 +81,7 @@ pub(super) struct Chunks {
     bytes_max: u64,
     bytes: u64,
     counts: Arc<ChunkCounts>,
+    memory: Memory,
 }
 
 /// Chunks that were made, as region and mark, and why there are no more.
@@ -91,9 +93,10 @@ impl Chunks {
         registry: Registry,
         bytes_max: u64,
         counts: Arc<ChunkCounts>,
+        memory: Memory,
     ) -> Result<Self, RegionError> {
         let bytes = u64::from(CHUNKS_MAX) * MARK_BYTES;
-        let marks = Region::allocate(&RegionOptions { bytes, remote: Rights::READ, huge: false })?;
+        let marks = memory(&RegionOptions { bytes, remote: Rights::READ, huge: false })?;
         // Taken only if another keeper has been here, in the same process: then its marks are ours.
         if registry.register(RegionId(MARKS_REGION), marks.clone(), Rights::READ).is_err() {
             registry.withdraw(RegionId(MARKS_REGION));
@@ -111,6 +114,7 @@ impl Chunks {
             bytes_max,
             bytes: 0,
             counts,
+            memory,
         })
     }
 
@@ -143,7 +147,7 @@ impl Chunks {
         }
         let wanted =
             RegionOptions { huge: chunk_bytes >= HUGE_BYTES_MIN, ..RegionOptions::writable(chunk_bytes) };
-        let region = Region::allocate(&wanted).map_err(|error| error.to_string())?;
+        let region = (self.memory)(&wanted).map_err(|error| error.to_string())?;
         let bytes = region.bytes();
         let chunk = self.offer(region)?;
         self.bytes += bytes;
@@ -262,7 +266,11 @@ mod tests {
 
     fn chunks(bytes_max: u64) -> (Chunks, Registry, Arc<ChunkCounts>) {
         let (registry, counts) = (Registry::default(), Arc::new(ChunkCounts::default()));
-        (Chunks::new(registry.clone(), bytes_max, counts.clone()).unwrap(), registry, counts)
+        (
+            Chunks::new(registry.clone(), bytes_max, counts.clone(), Region::allocate).unwrap(),
+            registry,
+            counts,
+        )
     }
 
     fn never() -> bool {

@@ -21,7 +21,7 @@ use crate::pass::Secret;
 use crate::wire;
 use barn_cluster::{Life, MemberId};
 use barn_fabric::seam::{Schedule, Task};
-use barn_fabric::{CallError, ConnectError, Connection, RegionError, Registry};
+use barn_fabric::{CallError, ConnectError, Connection, Region, RegionError, RegionOptions, Registry};
 use barn_layout::space::{ATTEND_WAIT_MS, Method};
 use chunks::Chunks;
 use std::fmt;
@@ -50,7 +50,12 @@ pub struct KeeperOptions {
     pub counts: Arc<ChunkCounts>,
     /// Who wakes it from waits.
     pub schedule: Arc<dyn Schedule>,
+    /// Where its memory comes from: [`Region::allocate`], outside of simulations.
+    pub memory: Memory,
 }
+
+/// Gives memory for chunks and marks.
+pub type Memory = fn(&RegionOptions) -> Result<Region, RegionError>;
 
 impl fmt::Debug for KeeperOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,7 +107,8 @@ impl fmt::Debug for Keeper {
 impl Keeper {
     /// A keeper without chunks.
     pub fn new(options: KeeperOptions, stop: KeeperStop) -> Result<Self, RegionError> {
-        let chunks = Chunks::new(options.registry.clone(), options.bytes_max, options.counts.clone())?;
+        let chunks =
+            Chunks::new(options.registry.clone(), options.bytes_max, options.counts.clone(), options.memory)?;
         options.gate.is(options.member, options.life);
         Ok(Self { options, chunks, done: Vec::new(), stop })
     }

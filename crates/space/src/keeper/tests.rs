@@ -27,6 +27,7 @@ fn keeper() -> (Keeper, Registry, Arc<Gate>) {
         gate: gate.clone(),
         counts: Arc::default(),
         schedule: Arc::new(Threads),
+        memory: Region::allocate,
     };
     (Keeper::new(options, KeeperStop::default()).unwrap(), registry, gate)
 }
