@@ -1,6 +1,7 @@
 //! A node's metrics, as a scraper sees them, and scrapers that mean it no good.
 #![forbid(unsafe_code)]
 
+use barn::space::Role;
 use barn::{Barn, Way};
 use barn_server::{Server, ServerOptions};
 use std::io::{Read, Write};
@@ -104,6 +105,8 @@ fn what_clients_do_is_on_the_page() {
     table.delete(&0u32.to_le_bytes()).unwrap();
     let object = barn.new(&1u64).unwrap();
     barn.store(object, &2).unwrap();
+    let (space, _) = barn.spaces().create_with("pixels", 64 << 10, Role::Nobody).unwrap();
+    space.reserve(2 * (64 << 10)).unwrap();
 
     scene.until("barn_table_operations_total{operation=\"put\"}", |count| count == 200.0);
     scene.until("barn_table_operations_total{operation=\"get\"}", |count| count == 200.0);
@@ -119,6 +122,9 @@ fn what_clients_do_is_on_the_page() {
     scene.until("barn_peers{transport=\"tcp\"}", |peers| peers >= 1.0);
     scene.until("barn_sessions", |sessions| sessions >= 1.0);
     scene.until("barn_memory_budget_bytes", |bytes| bytes == (16 << 20) as f64);
+    scene.until("barn_space_chunks", |chunks| chunks == 2.0);
+    scene.until("barn_space_bytes{what=\"held\"}", |bytes| bytes == (128 << 10) as f64);
+    scene.until("barn_peers{transport=\"verbs\"}", |peers| peers == 0.0);
     scene.until("barn_lease_left_seconds", |left| left > 0.0);
     scene.until("barn_members", |members| members == 1.0);
     assert!(scene.get("/metrics").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -128,7 +134,7 @@ fn what_clients_do_is_on_the_page() {
     let stats = barn.stats();
     assert_eq!((stats.lookups.gets, stats.lookups.requests), (200, 200));
     assert!(stats.reads_per_get().is_some_and(|reads| (1.0..2.0).contains(&reads)), "{stats:?}");
-    drop((barn, table));
+    drop((barn, table, space));
     scene.until("barn_peers{transport=\"tcp\"}", |peers| peers == 0.0);
 }
 

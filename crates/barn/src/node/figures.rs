@@ -12,6 +12,7 @@ use barn_fabric::{NodeStats, TransportStats};
 use barn_heap::Usage;
 use barn_index::node::{OperationCounts, ShardStats};
 use barn_log::LogStats;
+use barn_space::keeper::ChunkUsage;
 use barn_transaction::participant::ParticipantStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -118,6 +119,8 @@ pub struct Figures {
     pub times: Times,
     /// The log, if there is one.
     pub log: Option<LogStats>,
+    /// The chunks of spaces.
+    pub spaces: ChunkUsage,
 }
 
 /// Where the poll loop writes its figures down.
@@ -178,8 +181,8 @@ impl Probe {
     }
 
     /// Its transports, by name.
-    pub fn transports(&self) -> [(&'static str, &TransportStats); 2] {
-        [("shm", &self.stats.shm), ("tcp", &self.stats.tcp)]
+    pub fn transports(&self) -> [(&'static str, &TransportStats); 3] {
+        [("shm", &self.stats.shm), ("tcp", &self.stats.tcp), ("verbs", &self.stats.verbs)]
     }
 
     /// For how long its lease in the cluster still lasts; zero if it has ended.

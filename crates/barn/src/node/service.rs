@@ -151,6 +151,7 @@ impl NodeService {
             shards: shards.collect(),
             times: self.times.clone(),
             log: self.durable.as_ref().and_then(Durable::figures),
+            spaces: self.spaces.usage(),
         });
         // However many come at once, one line tells of them.
         // ORDER: Relaxed: counters.

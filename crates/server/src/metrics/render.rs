@@ -66,6 +66,7 @@ pub(super) fn render(probe: &Probe) -> String {
     of_requests(&mut page, &figures);
     of_memory(&mut page, probe, &figures);
     of_tables(&mut page, &figures);
+    of_spaces(&mut page, &figures);
     if let Some(log) = &figures.log {
         page.one(&t::LOG_APPENDED, log.appended as f64);
         page.one(&t::LOG_UNSYNCED, log.appended.saturating_sub(log.synced) as f64);
@@ -168,6 +169,15 @@ fn of_memory(page: &mut Page, probe: &Probe, figures: &Figures) {
         ("worn", usage.worn_blocks),
     ];
     page.metric(&t::BLOCKS, blocks.map(|(state, blocks)| ([state.to_string()], blocks as f64)));
+}
+
+fn of_spaces(page: &mut Page, figures: &Figures) {
+    let chunks = &figures.spaces;
+    page.one(&t::SPACE_CHUNKS, chunks.chunks as f64);
+    let bytes = [("held", chunks.bytes), ("budget", chunks.bytes_max)];
+    page.metric(&t::SPACE_BYTES, bytes.map(|(what, bytes)| ([what.to_string()], bytes as f64)));
+    page.one(&t::SPACE_CHUNKS_MADE, chunks.made as f64);
+    page.one(&t::SPACE_CHUNKS_CLEARED, chunks.scrubbed as f64);
 }
 
 fn of_tables(page: &mut Page, figures: &Figures) {
