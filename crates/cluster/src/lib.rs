@@ -19,6 +19,7 @@ mod checksum;
 mod configuration;
 mod coordinator;
 mod directory;
+pub mod envelope;
 pub mod lease;
 mod member;
 mod membership;

@@ -1,18 +1,12 @@
-//! Requests and responses as bytes: one byte of version, then JSON. The control path, so size and
-//! speed matter less than that a person can read it.
+//! Requests and responses as bytes, in their envelope.
 //!
-//! What always holds: decoding never panics; what is longer than its bound or of another version
-//! is refused before it is parsed; a configuration that comes out has been validated.
+//! What always holds: decoding never panics; a configuration that comes out has been validated.
 
 use crate::configuration::ConfigurationError;
+use crate::envelope::{self, EnvelopeError};
 use crate::message::{Refusal, Request, Response};
 use barn_fabric::{CallError, Connection};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::fmt;
-
-/// The version of the messages.
-pub const VERSION: u8 = 1;
 
 /// The longest request: eight addresses and a host of 512 bytes each, escaped.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -23,25 +17,8 @@ pub const RESPONSE_BYTES_MAX: usize = 32 << 20;
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// There is nothing.
-    Empty,
-    /// Another version of the messages.
-    Version {
-        /// The version found.
-        found: u8,
-    },
-    /// Longer than a message may be.
-    TooLong {
-        /// How long.
-        bytes: usize,
-        /// The most.
-        most: usize,
-    },
-    /// Not of the right form.
-    Malformed {
-        /// What the parser said.
-        why: String,
-    },
+    /// They cannot be taken out of their envelope.
+    Envelope(EnvelopeError),
     /// The configuration in it cannot be right.
     Configuration(ConfigurationError),
 }
@@ -49,15 +26,7 @@ pub enum WireError {
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "the message is empty"),
-            Self::Version { found } => write!(
-                f,
-                "the message is of version {found} and this program speaks version {VERSION}: upgrade the older one"
-            ),
-            Self::TooLong { bytes, most } => {
-                write!(f, "the message has {bytes} bytes, and {most} is the most")
-            }
-            Self::Malformed { why } => write!(f, "the message makes no sense: {why}"),
+            Self::Envelope(why) => why.fmt(f),
             Self::Configuration(why) => why.fmt(f),
         }
     }
@@ -65,44 +34,30 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-fn encode(message: &impl Serialize) -> Vec<u8> {
-    let mut bytes = vec![VERSION];
-    // Writing plain structs to memory does not fail; if it ever did, the other side refuses it.
-    let _ = serde_json::to_writer(&mut bytes, message);
-    bytes
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, WireError> {
-    if bytes.len() > most {
-        return Err(WireError::TooLong { bytes: bytes.len(), most });
-    }
-    match bytes.split_first() {
-        None => Err(WireError::Empty),
-        Some((&VERSION, json)) => {
-            serde_json::from_slice(json).map_err(|error| WireError::Malformed { why: error.to_string() })
-        }
-        Some((found, _)) => Err(WireError::Version { found: *found }),
+impl From<EnvelopeError> for WireError {
+    fn from(error: EnvelopeError) -> Self {
+        Self::Envelope(error)
     }
 }
 
 /// A request's bytes.
 pub fn encode_request(request: &Request) -> Vec<u8> {
-    encode(request)
+    envelope::seal(request)
 }
 
 /// The request that bytes mean.
 pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
-    decode(bytes, REQUEST_BYTES_MAX)
+    Ok(envelope::open(bytes, REQUEST_BYTES_MAX)?)
 }
 
 /// A response's bytes.
 pub fn encode_response(response: &Response) -> Vec<u8> {
-    encode(response)
+    envelope::seal(response)
 }
 
 /// The response that bytes mean.
 pub fn decode_response(bytes: &[u8]) -> Result<Response, WireError> {
-    let response: Response = decode(bytes, RESPONSE_BYTES_MAX)?;
+    let response: Response = envelope::open(bytes, RESPONSE_BYTES_MAX)?;
     let configuration = match &response {
         Response::Joined { configuration, .. }
         | Response::RegionAdded { configuration, .. }
@@ -204,13 +159,13 @@ mod tests {
 
     #[test]
     fn other_versions_and_lengths_are_named() {
-        assert_eq!(decode_request(&[]), Err(WireError::Empty));
-        assert_eq!(decode_request(b"\x02{}"), Err(WireError::Version { found: 2 }));
+        assert_eq!(decode_request(&[]), Err(EnvelopeError::Empty.into()));
+        assert_eq!(decode_request(b"\x02{}"), Err(EnvelopeError::Version { found: 2 }.into()));
         let (bytes, most) = (REQUEST_BYTES_MAX + 1, REQUEST_BYTES_MAX);
-        assert_eq!(decode_request(&vec![1; bytes]), Err(WireError::TooLong { bytes, most }));
-        let mut deep = vec![VERSION];
+        assert_eq!(decode_request(&vec![1; bytes]), Err(EnvelopeError::TooLong { bytes, most }.into()));
+        let mut deep = vec![envelope::VERSION];
         deep.resize(50_000, b'[');
-        assert!(matches!(decode_request(&deep), Err(WireError::Malformed { .. })));
+        assert!(matches!(decode_request(&deep), Err(WireError::Envelope(EnvelopeError::Malformed { .. }))));
     }
 
     #[test]
@@ -237,7 +192,7 @@ mod tests {
                     _ => drop(bytes.remove(at.min(bytes.len() - 1))),
                 }
                 if bytes.is_empty() {
-                    bytes.push(VERSION);
+                    bytes.push(envelope::VERSION);
                 }
             }
             let _ = (decode_request(&bytes), decode_response(&bytes));

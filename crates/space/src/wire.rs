@@ -1,16 +1,10 @@
-//! Requests, responses and passes as bytes: one byte of version, then JSON, as in the cluster's messages.
-//! The control path, so size and speed matter less than that a person can read it.
+//! Requests, responses and passes as bytes, in the cluster's envelope.
 //!
-//! What always holds: decoding never panics; what is longer than its bound or of another version is refused
-//! before it is parsed. That the numbers in a message make sense is for whoever acts on it to see.
+//! What always holds: decoding never panics. That the numbers in a message make sense is for whoever acts on
+//! it to see.
 
 use crate::message::{Pass, Request, Response};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::fmt;
-
-/// The version of the messages.
-pub const VERSION: u8 = 1;
+use barn_cluster::envelope::{self, EnvelopeError};
 
 /// The longest request: a keeper's answer to the most tasks with the most chunks is about 3 MiB.
 pub const REQUEST_BYTES_MAX: usize = 8 << 20;
@@ -21,102 +15,34 @@ pub const RESPONSE_BYTES_MAX: usize = 32 << 20;
 /// The longest pass: a range of the most chunks, all at one member, is about 700 KiB.
 pub const PASS_BYTES_MAX: usize = 1 << 20;
 
-/// Why bytes are no message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WireError {
-    /// There is nothing.
-    Empty,
-    /// Another version of the messages.
-    Version {
-        /// The version found.
-        found: u8,
-    },
-    /// Longer than a message may be.
-    TooLong {
-        /// How long.
-        bytes: usize,
-        /// The most.
-        most: usize,
-    },
-    /// Not of the right form.
-    Malformed {
-        /// What the parser said.
-        why: String,
-    },
-}
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "the message about spaces is empty: is the other side a Barn node?"),
-            Self::Version { found } => write!(
-                f,
-                "the message about spaces is of version {found} and this program speaks version {VERSION}: upgrade the older one"
-            ),
-            Self::TooLong { bytes, most } => write!(
-                f,
-                "the message about spaces has {bytes} bytes, and {most} is the most: use larger chunks, or ask for less at once"
-            ),
-            Self::Malformed { why } => {
-                write!(
-                    f,
-                    "the message about spaces makes no sense ({why}): are both sides of the same release?"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for WireError {}
-
-fn encode(message: &impl Serialize) -> Vec<u8> {
-    let mut bytes = vec![VERSION];
-    // Writing plain structs to memory does not fail; if it ever did, the other side refuses it.
-    let _ = serde_json::to_writer(&mut bytes, message);
-    bytes
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, WireError> {
-    if bytes.len() > most {
-        return Err(WireError::TooLong { bytes: bytes.len(), most });
-    }
-    match bytes.split_first() {
-        None => Err(WireError::Empty),
-        Some((&VERSION, json)) => {
-            serde_json::from_slice(json).map_err(|error| WireError::Malformed { why: error.to_string() })
-        }
-        Some((found, _)) => Err(WireError::Version { found: *found }),
-    }
-}
-
 /// A request's bytes.
 pub fn encode_request(request: &Request) -> Vec<u8> {
-    encode(request)
+    envelope::seal(request)
 }
 
 /// The request that bytes mean.
-pub fn decode_request(bytes: &[u8]) -> Result<Request, WireError> {
-    decode(bytes, REQUEST_BYTES_MAX)
+pub fn decode_request(bytes: &[u8]) -> Result<Request, EnvelopeError> {
+    envelope::open(bytes, REQUEST_BYTES_MAX)
 }
 
 /// A response's bytes.
 pub fn encode_response(response: &Response) -> Vec<u8> {
-    encode(response)
+    envelope::seal(response)
 }
 
 /// The response that bytes mean.
-pub fn decode_response(bytes: &[u8]) -> Result<Response, WireError> {
-    decode(bytes, RESPONSE_BYTES_MAX)
+pub fn decode_response(bytes: &[u8]) -> Result<Response, EnvelopeError> {
+    envelope::open(bytes, RESPONSE_BYTES_MAX)
 }
 
 /// A pass's bytes, as a client shows it.
 pub fn encode_pass(pass: &Pass) -> Vec<u8> {
-    encode(pass)
+    envelope::seal(pass)
 }
 
 /// The pass that bytes mean. Whether it is a true one, [`crate::pass::Secret::is_true`] says.
-pub fn decode_pass(bytes: &[u8]) -> Result<Pass, WireError> {
-    decode(bytes, PASS_BYTES_MAX)
+pub fn decode_pass(bytes: &[u8]) -> Result<Pass, EnvelopeError> {
+    envelope::open(bytes, PASS_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -196,13 +122,13 @@ mod tests {
 
     #[test]
     fn other_versions_and_lengths_are_named() {
-        assert_eq!(decode_request(&[]), Err(WireError::Empty));
-        assert_eq!(decode_request(b"\x02{}"), Err(WireError::Version { found: 2 }));
+        assert_eq!(decode_request(&[]), Err(EnvelopeError::Empty));
+        assert_eq!(decode_request(b"\x02{}"), Err(EnvelopeError::Version { found: 2 }));
         let (bytes, most) = (PASS_BYTES_MAX + 1, PASS_BYTES_MAX);
-        assert_eq!(decode_pass(&vec![1; bytes]), Err(WireError::TooLong { bytes, most }));
-        let mut deep = vec![VERSION];
+        assert_eq!(decode_pass(&vec![1; bytes]), Err(EnvelopeError::TooLong { bytes, most }));
+        let mut deep = vec![envelope::VERSION];
         deep.resize(50_000, b'[');
-        assert!(matches!(decode_request(&deep), Err(WireError::Malformed { .. })));
+        assert!(matches!(decode_request(&deep), Err(EnvelopeError::Malformed { .. })));
     }
 
     #[test]
@@ -223,7 +149,7 @@ mod tests {
                     _ => drop(bytes.remove(at)),
                 }
                 if bytes.is_empty() {
-                    bytes.push(VERSION);
+                    bytes.push(envelope::VERSION);
                 }
             }
             let _ = (decode_request(&bytes), decode_response(&bytes), decode_pass(&bytes));
