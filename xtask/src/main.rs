@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 mod crash;
 mod fuzz;
+mod guard;
 mod layout;
 mod licences;
 mod linearizable;
@@ -72,6 +73,8 @@ enum Command {
     Miri,
     /// Run real RDMA verbs on software RoCE devices, in a virtual machine.
     Verbs(verbs::Args),
+    /// Count the instructions of one operation on each hot path, and compare with those that are kept.
+    Guard(guard::Args),
     /// Write docs/layout.md from the declarations in crates/layout.
     Layout,
     /// Check licences and sources of all dependencies against deny.toml.
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Crash(args) => crash::run(&args),
         Command::Miri => miri::stage(),
         Command::Verbs(args) => verbs::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Layout => layout::run(),
         Command::Licences => licences::stage(),
     };

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use crate::run::{Job, works};
 use crate::{
-    Outcome, Stage, crash, fuzz, licences, linearizable, loom, miri, plants, serializable, shuttle, simulate,
-    tidy, tools, verbs,
+    Outcome, Stage, crash, fuzz, guard, licences, linearizable, loom, miri, plants, serializable, shuttle,
+    simulate, tidy, tools, verbs,
 };
 
 /// A stage's name, what it demands, and what runs it.
@@ -35,6 +35,7 @@ const STAGES: &[Entry] = &[
         linearizable::stage,
     ),
     ("crash", "nodes killed under load: nothing lost that was promised", crash::stage),
+    ("guard", "hot paths take no more instructions than are kept", guard::stage),
     ("simulate", "a short run of seeds on the simulated fabric", simulate::stage),
     ("verbs", "real RDMA verbs between software RoCE devices, in a virtual machine", verbs::stage),
     ("fuzz", "each parser for a short while, with coverage", fuzz::stage),

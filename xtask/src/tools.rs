@@ -28,6 +28,11 @@ const TOOLS: [Tool; 6] = [
     Tool { name: "git", probe: ("git", &["--version"]), from: From::Apt("git") },
 ];
 
+/// Installed where we can, and done without where we cannot.
+const WANTED: [Tool; 1] =
+    // Counts instructions.
+    [Tool { name: "valgrind", probe: ("valgrind", &["--version"]), from: From::Apt("valgrind") }];
+
 /// It is a library: found where bindgen looks for it, the usual places of the usual distributions.
 const FIND_LIBCLANG: &str = "test -n \"$LIBCLANG_PATH\" && exit 0
     for f in /usr/lib/llvm-*/lib/libclang*.so* /usr/lib*/libclang*.so* /usr/lib/*-linux-gnu/libclang-[0-9]*.so*
@@ -45,11 +50,16 @@ pub(crate) fn stage() -> Stage {
     if !missing.is_empty() {
         return Err(format!("missing; install with: {}", missing.join("; ")));
     }
+    // Stages that need these are skipped without them: wanted, not demanded.
+    for tool in WANTED.iter().filter(|tool| !works(tool.probe.0, tool.probe.1)) {
+        install(tool);
+    }
     let optional = [
         ("cargo-nextest", works("cargo", &["nextest", "--version"])),
         ("cargo-deny", works("cargo", &["deny", "--version"])),
         ("Miri", crate::miri::present()),
         ("qemu", works("qemu-system-x86_64", &["--version"])),
+        ("valgrind", crate::guard::present()),
         // What the benchmarks compare with.
         ("redis-server", works("redis-server", &["--version"])),
         ("memcached", works("memcached", &["--version"])),

@@ -103,22 +103,27 @@ impl Table {
 
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(block_on(self.inner.get(key))?)
+        Ok(self.find(key)?.map(|found| found.value))
     }
 
     /// The value of a key, with its version and when it expires.
     pub fn find(&self, key: &[u8]) -> Result<Option<Found>, Error> {
-        Ok(block_on(self.inner.find(key))?)
+        let mut found = Found::default();
+        Ok(self.find_into(key, &mut found)?.then_some(found))
     }
 
     /// As [`Table::find`], into memory of the caller's; false if the key is not there.
     pub fn find_into(&self, key: &[u8], found: &mut Found) -> Result<bool, Error> {
-        Ok(block_on(self.inner.find_into(key, found))?)
+        // Most lookups of mapped memory have nothing to wait for.
+        match self.inner.find_at_once(key, found) {
+            Some(there) => Ok(there),
+            None => Ok(block_on(self.inner.find_into(key, found))?),
+        }
     }
 
     /// Whether a key is there.
     pub fn contains(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(block_on(self.inner.contains(key))?)
+        Ok(self.find(key)?.is_some())
     }
 
     /// Gives a key a value; gives its version. Done again, until the deadline, while the node is lost.

@@ -1,6 +1,6 @@
 //! What applications do with one embedded node, and what they are told when it does not work.
 
-use barn::node::NodeConfig;
+use barn::node::{Node, NodeConfig};
 use barn::{Barn, ClientError, CommitError, Error, FunctionError, Functions, RunOptions, TypedTransaction};
 
 #[test]
@@ -209,4 +209,31 @@ fn an_object_longer_than_one_operation_is_read_and_written() {
     assert!(barn.read(pointer).unwrap()[..] == body[..]);
     barn.write(pointer, &vec![1; body.len()]).unwrap();
     assert!(barn.read(pointer).unwrap().iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn a_node_that_was_taken_from_its_thread_serves_when_it_is_turned() {
+    let mut node = Node::start(NodeConfig::embedded()).unwrap();
+    let barn = Barn::connect(&node.address().unwrap()).unwrap();
+    let table = barn.table("users").unwrap();
+    table.put(b"ada", b"1815").unwrap();
+    let read = table.read_by(barn::Way::OneSided);
+    assert_eq!(read.get(b"ada").unwrap().as_deref(), Some(&b"1815"[..]), "it knows where the memory is");
+    let mut turned = node.by_hand().unwrap();
+    assert!(node.by_hand().is_err(), "there is one loop");
+    let mut turns = 0;
+    let mut put = std::pin::pin!(table.futures().put(b"ada", b"1852"));
+    let done = barn_fabric::block_on(std::future::poll_fn(|cx| {
+        let polled = put.as_mut().poll(cx);
+        if polled.is_pending() {
+            turns += 1;
+            turned.turn().unwrap();
+        }
+        polled
+    }));
+    done.unwrap();
+    assert!(turns > 0, "nobody else serves it");
+    assert_eq!(read.get(b"ada").unwrap().as_deref(), Some(&b"1852"[..]), "which asks nobody");
+    // The clients' farewell waits for nobody: the loop is not turned any more.
+    drop(turned);
 }

@@ -2,7 +2,7 @@
 
 use barn::node::{Node, NodeConfig};
 use barn::{
-    Answers, Barn, Connect, Error, Kind, Put, Swapped, TableError, TableOptions, Way, Write, Written,
+    Answers, Barn, Connect, Error, Found, Kind, Put, Swapped, TableError, TableOptions, Way, Write, Written,
 };
 use std::time::Duration;
 
@@ -279,4 +279,41 @@ fn tables_are_spread_over_nodes_and_reached_over_tcp() {
         assert_eq!(one.get(&3u32.to_le_bytes()).unwrap().unwrap(), b"both nodes");
     }
     let _ = Put::default();
+}
+
+#[test]
+fn lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long_way() {
+    let node = Node::start(NodeConfig { tcp: Some("127.0.0.1:0".parse().unwrap()), ..config() }).unwrap();
+    let barn = Barn::connect(&node.address().unwrap()).unwrap();
+    let long = [7; 5000];
+    for kind in KINDS {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap().read_by(Way::OneSided);
+        let (mut found, name) = (Found::default(), format!("{kind}"));
+        table.put(b"short", b"1").unwrap();
+        table.put(b"long", &long).unwrap();
+        table.put_for(b"brief", b"x", Duration::from_millis(1)).unwrap();
+        assert_eq!(table.futures().find_at_once(b"short", &mut found), None, "{kind}: nothing is known yet");
+        assert_eq!(table.get(b"short").unwrap().unwrap(), b"1");
+        std::thread::sleep(Duration::from_millis(5));
+        let before = table.stats().unwrap();
+        assert_eq!(table.futures().find_at_once(b"short", &mut found), Some(true), "{kind}");
+        assert_eq!(found.value, b"1");
+        assert_eq!(table.futures().find_at_once(b"nobody", &mut found), Some(false), "{kind}");
+        assert_eq!(table.futures().find_at_once(b"brief", &mut found), Some(false), "{kind}: it has expired");
+        let after = table.stats().unwrap();
+        assert_eq!(after.one_sided_gets - before.one_sided_gets, 3, "{kind}: each is counted");
+        assert!(after.reads - before.reads >= 3, "{kind}");
+        // In an object of its own, or in place: either way it is there.
+        assert_ne!(table.futures().find_at_once(b"long", &mut found), Some(false), "{kind}");
+        assert_eq!(table.get(b"long").unwrap().unwrap(), long, "{kind}");
+        assert!(matches!(
+            table.get(&[0; barn::KEY_BYTES_MAX + 1]),
+            Err(Error::Table(TableError::KeyTooLong { .. }))
+        ));
+        assert_eq!(table.read_by(Way::Request).futures().find_at_once(b"short", &mut found), None);
+        let far = Barn::connect(&format!("tcp://{}", node.tcp_address().unwrap())).unwrap();
+        let far = far.open_table(&name).unwrap().read_by(Way::OneSided);
+        assert_eq!(far.get(b"short").unwrap().unwrap(), b"1");
+        assert_eq!(far.futures().find_at_once(b"short", &mut found), None, "{kind}: nothing is mapped");
+    }
 }

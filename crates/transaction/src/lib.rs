@@ -48,7 +48,7 @@ pub use barn_layout::transaction::{Change, TransactionId};
 pub use {
     client::{
         Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
-        LookupCounts, Lookups, Object, Observer, Reach, Retry, RunOptions, Snapshot, Stats, Touched,
+        Glance, LookupCounts, Lookups, Object, Observer, Reach, Retry, RunOptions, Snapshot, Stats, Touched,
         Transaction, Waits,
     },
     error::{ClientError, CommitError, FENCED, RunError, Unanswered},

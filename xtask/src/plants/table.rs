@@ -146,6 +146,21 @@ const LOST: &str = "lost_clients_leave_all_or_nothing";
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
+    Plant {
+        name: "unsettled_at_once_is_absent",
+        gate: Gate { package: "barn", target: Target::Test("tables"), filter: AT_ONCE, loom: false },
+        fails: AT_ONCE,
+    },
+    Plant {
+        name: "heap_replaces_held",
+        gate: unit("barn-heap", "replaced_in_one_go"),
+        fails: "an_object_is_replaced_in_one_go_unless_it_is_held_gone_or_of_another_length",
+    },
+    Plant {
+        name: "guard_overlooks_growth",
+        gate: own("guard"),
+        fails: "more_instructions_than_the_tolerance_allows_fail",
+    },
     Plant { name: "tidy_overlooks_unsafe", gate: own("tidy"), fails: "unsafe_outside_its_modules_is_found" },
     // A run in the guest that passes whatever happened there would show nothing.
     Plant {
@@ -563,6 +578,9 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "space_freed_under_holders", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
     Plant { name: "space_switch_loses_chunk", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
 ];
+
+/// Lookups without a future.
+const AT_ONCE: &str = "lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long_way";
 
 /// Tests of spaces.
 const LET_GO: &str = "what_is_dropped_is_let_go_and_what_is_freed_comes_back_empty";

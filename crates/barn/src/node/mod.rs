@@ -21,6 +21,7 @@ pub use figures::{Figures, Handled, Probe, ShardFigures, Times};
 pub use histogram::{Histogram, ONE_IN};
 pub use restart::Recovery;
 pub use service::{NodeView, Rest, Traffic};
+pub use threads::ByHand;
 
 use crate::connect::environment;
 use crate::error::Error;
@@ -49,6 +50,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use threads::HandOver;
 
 /// The method by which nodes answer questions about their cluster.
 pub const CLUSTER_METHOD: u16 = 8;
@@ -70,6 +72,7 @@ pub struct Node {
     stopping: Arc<AtomicBool>,
     keeper: KeeperStop,
     threads: Vec<JoinHandle<()>>,
+    hand_over: Arc<HandOver>,
     failed: Arc<Mutex<Option<String>>>,
     /// A directory that was made for its socket.
     directory: Option<PathBuf>,
@@ -155,7 +158,8 @@ impl Node {
             spaces,
         );
         let trouble: Arc<Mutex<Option<String>>> = Arc::default();
-        let mut threads = vec![threads::poll_loop(node, service, trouble.clone())?];
+        let hand_over = Arc::new(HandOver::default());
+        let mut threads = vec![threads::poll_loop(node, service, trouble.clone(), hand_over.clone())?];
         let connect_options = ConnectOptions { token: config.token.clone(), ..ConnectOptions::default() };
 
         // From here on the node can be asked for its place in the cluster, also by itself.
@@ -191,6 +195,7 @@ impl Node {
             stopping: Arc::default(),
             keeper: KeeperStop::default(),
             threads,
+            hand_over,
             failed: trouble,
             directory: config.own_directory.clone(),
             recovery: None,
@@ -388,6 +393,22 @@ impl Node {
     /// Stops the poll loop, from any thread; [`Self::wait`] returns then.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// Takes the poll loop from its thread: from now on the node serves only while the caller turns it.
+    /// For programs that count what node and client do, without one waiting for the other.
+    pub fn by_hand(&mut self) -> Result<ByHand, Error> {
+        let gone = || Error::Node("the node's poll loop has ended: start another node".into());
+        if self.ended || self.threads.is_empty() {
+            return Err(gone());
+        }
+        // ORDER: Relaxed: stopping the loop orders it.
+        self.hand_over.wanted.store(true, Ordering::Relaxed);
+        self.stopper.stop();
+        let _ = self.threads.remove(0).join();
+        self.ended = true;
+        let given = self.hand_over.given.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        given.ok_or_else(gone)
     }
 
     /// Waits until the node has been stopped; an error if it stopped by itself.

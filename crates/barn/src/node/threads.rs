@@ -1,4 +1,6 @@
 //! The threads of a node.
+//!
+//! What always holds: the poll loop is on one thread at a time, its own or that of whoever took it over.
 
 use super::service::NodeService;
 use crate::error::Error;
@@ -17,15 +19,47 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
         .map_err(|error| Error::Node(format!("no thread for the node's {name}: {error}")))
 }
 
+/// Where a poll loop that has been stopped is put for whoever wants to go on with it.
+#[derive(Default)]
+pub(super) struct HandOver {
+    pub(super) wanted: AtomicBool,
+    pub(super) given: Mutex<Option<ByHand>>,
+}
+
+/// A node's poll loop, driven by hand: see [`super::Node::by_hand`].
+pub struct ByHand {
+    node: Node,
+    service: NodeService,
+}
+
+impl std::fmt::Debug for ByHand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ByHand").field(&self.node).finish()
+    }
+}
+
+impl ByHand {
+    /// One round: serves what has come. Says how much that was.
+    pub fn turn(&mut self) -> Result<usize, Error> {
+        self.node.turn(&mut self.service).map_err(|error| Error::Node(error.to_string()))
+    }
+}
+
 /// The poll loop, which alone changes the node's memory.
 pub(super) fn poll_loop(
     mut node: Node,
     mut service: NodeService,
     failed: Arc<Mutex<Option<String>>>,
+    hand_over: Arc<HandOver>,
 ) -> Result<JoinHandle<()>, Error> {
     spawn("node", move || {
         if let Err(error) = node.run(&mut service) {
             *failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error.to_string());
+        }
+        // ORDER: Relaxed: said before the loop was stopped, which orders it.
+        if hand_over.wanted.load(Ordering::Relaxed) {
+            let given = ByHand { node, service };
+            *hand_over.given.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(given);
         }
     })
 }

@@ -115,17 +115,21 @@ fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
     let first = body_bytes.min(FIRST_BYTES);
     let header = load_first(words, at + ARRIVAL_BYTES as u64, first, into)?;
-    let end = into.len() + body_bytes - first;
-    into.reserve((body_bytes - first).next_multiple_of(LINE_PAYLOAD_BYTES));
-    let mut line_at = at + LINE_BYTES as u64;
-    while into.len() < end {
-        let mut line = [0; LINE_WORDS];
-        words.load_words(line_at + ARRIVAL_BYTES as u64, &mut line)?;
-        // Word by word, so that the lines are on their way from the writer's cache all at once.
-        line.iter().for_each(|word| into.extend_from_slice(&word.to_le_bytes()));
-        line_at += LINE_BYTES as u64;
+    let (start, rest) = (into.len(), body_bytes - first);
+    if rest > 0 {
+        into.resize(start + rest.next_multiple_of(LINE_PAYLOAD_BYTES), 0);
+        let mut line_at = at + LINE_BYTES as u64;
+        for part in into[start..].chunks_exact_mut(LINE_PAYLOAD_BYTES) {
+            let mut line = [0; LINE_WORDS];
+            words.load_words(line_at + ARRIVAL_BYTES as u64, &mut line)?;
+            // Word by word, so that the lines are on their way from the writer's cache all at once.
+            for (bytes, word) in part.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(line) {
+                *bytes = word.to_le_bytes();
+            }
+            line_at += LINE_BYTES as u64;
+        }
+        into.truncate(start + rest);
     }
-    into.truncate(end);
     Ok(header)
 }
 

@@ -105,6 +105,18 @@ impl Node {
         Ok(())
     }
 
+    /// One round by hand, for a program that has node and client on one thread and counts what each does:
+    /// a look at everything that is busy, and at the sockets if there was nothing. Says how much was done.
+    pub fn turn(&mut self, service: &mut dyn Service) -> Result<usize, NodeError> {
+        let work = self.sweep(service);
+        if work > 0 {
+            return Ok(work);
+        }
+        service.pause();
+        let mut events = Vec::with_capacity(EVENTS_PER_LOOK);
+        self.take_events(service, &mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    }
+
     fn sleep(&mut self, service: &mut dyn Service, events: &mut Vec<Event>) -> Result<(), NodeError> {
         service.idle();
         self.ports.iter_mut().for_each(|port| port.before_sleep(&mut self.core));

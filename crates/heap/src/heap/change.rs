@@ -8,7 +8,7 @@ use barn_fabric::Words;
 use barn_fabric::region::{Ordering, fence};
 use barn_layout::heap::Purpose;
 use barn_layout::object::{LockMode, VersionWord};
-use barn_layout::{Address, RegionId};
+use barn_layout::{Address, RegionId, planted};
 
 impl Heap {
     /// Makes a reserved slot an object, visible at once; gives its version.
@@ -144,15 +144,38 @@ impl Heap {
     /// Gives a locked object new bytes, as many as it has, and unlocks it; gives its new version.
     pub fn write(&mut self, address: Address, body: &[u8]) -> Result<u64, ObjectError> {
         let (slot, header) = self.locked(address)?;
+        self.put(slot, address, header, body)
+    }
+
+    /// Gives the object in a slot new bytes.
+    #[inline]
+    fn put(&mut self, slot: Slot, address: Address, header: Header, body: &[u8]) -> Result<u64, ObjectError> {
         if body.len() != header.bytes {
             return Err(ObjectError::Length { bytes: body.len(), expected: header.bytes });
         }
-        let difference = self.difference(slot.region, slot.offset, body);
+        let purpose = self.runs[slot.run].purpose;
+        let difference = match purpose.is_durable() {
+            true => self.difference(slot.region, slot.offset, body),
+            false => None,
+        };
         let words = &self.regions[slot.region].words;
         let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
-        let purpose = self.runs[slot.run].purpose;
         self.recorded_object(slot.region, slot.offset, purpose, body, difference);
         Ok(version)
+    }
+
+    /// Gives an object that nobody holds new bytes, as many as it has; gives its new version. As
+    /// [`Self::lock`], [`Self::close`] and [`Self::write`] of one object, found once.
+    pub fn replace(&mut self, address: Address, incarnation: u32, body: &[u8]) -> Result<u64, ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        if !header.allocated || header.incarnation != incarnation {
+            return Err(ObjectError::Freed);
+        }
+        if header.word.mode() != LockMode::Free && !planted("heap_replaces_held") {
+            return Err(ObjectError::Locked);
+        }
+        self.put(slot, address, header, body)
     }
 
     /// Frees a locked object: every pointer to it is void from now on.

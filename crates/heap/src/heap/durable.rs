@@ -135,16 +135,13 @@ impl Heap {
             return None;
         }
         let (new, rest) = body.as_chunks::<WORD_BYTES>();
-        let mut old = [0; DIFFERENCE_BYTES_MAX / WORD_BYTES];
-        let old = &mut old[..new.len()];
-        self.regions[region].words.load_words(offset + HEADER_BYTES as u64, old).ok()?;
-        let (mut first, mut end) = (new.len(), 0);
-        for (at, (old, new)) in old.iter().zip(new).enumerate() {
-            if *old != u64::from_le_bytes(*new) {
-                first = first.min(at);
-                end = at + 1;
-            }
-        }
+        let (words, body_at) = (&self.regions[region].words, offset + HEADER_BYTES as u64);
+        // ORDER: Relaxed: only the owner, who asks, changes it.
+        let old = |at: usize| words.load_word(body_at + (at * WORD_BYTES) as u64, Ordering::Relaxed);
+        let differs = |at: &usize| old(*at) != Ok(u64::from_le_bytes(new[*at]));
+        // From both ends: what lies between the first and the last need not be looked at.
+        let first = (0..new.len()).find(differs).unwrap_or(new.len());
+        let mut end = (first..new.len()).rev().find(differs).map_or(0, |at| at + 1);
         if !rest.is_empty() {
             end = new.len() + 1;
         }

@@ -197,13 +197,13 @@ impl Table {
             let (found, looked) = (&mut answers.found[first..end], &mut answers.looked[first..end]);
             roots.lookup_batch_mapped(&reach, hashed, found, looked, &mut reads)
         };
-        Counts::add(&self.inner.counts.reads, reads);
         if looked.is_err() {
+            self.inner.counts.looked_up(0, reads);
             // Not mapped, or not open: each on its own finds out which.
             answers.looked[first..end].fill(Looked::Unsettled);
         } else {
             let settled = answers.looked[first..end].iter().filter(|looked| is_settled(**looked)).count();
-            Counts::add(&self.inner.counts.gets, settled as u64);
+            self.inner.counts.looked_up(settled as u64, reads);
         }
         // What is left is looked up all at once: over a network, their ways overlap.
         let (found, looked) = (&mut answers.found[first..end], &mut answers.looked[first..end]);

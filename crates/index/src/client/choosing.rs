@@ -69,6 +69,20 @@ impl Choosing {
         Sent { choice: chosen.choice, began: Some((now, chosen.explores)) }
     }
 
+    /// Whether the last decision holds for one more lookup, and is to read for oneself: then it is one
+    /// of those that it holds for. Otherwise nothing has changed.
+    #[inline]
+    pub(super) fn keeps_one_sided(&self) -> bool {
+        // ORDER: Relaxed: as in `choose`.
+        let held = self.held.load(Ordering::Relaxed);
+        let keeps = held > 0 && !self.by_request.load(Ordering::Relaxed);
+        if keeps {
+            // ORDER: Relaxed: as in `choose`.
+            self.held.store(held - 1, Ordering::Relaxed);
+        }
+        keeps
+    }
+
     /// Notes what a lookup of so many keys has cost.
     #[inline]
     pub(super) fn done(&self, client: &Client, sent: &Sent, keys: usize) {

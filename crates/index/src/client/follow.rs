@@ -52,14 +52,20 @@ impl From<Unheard> for TableError {
 }
 
 impl Table {
+    /// Whether another came after it, which [`Self::current`] gives.
+    #[inline]
+    pub(super) fn is_followed(&self) -> bool {
+        // SYNC: pairs with the Release in `follow`: who sees the mark finds the successor.
+        self.inner.successor.there.load(Ordering::Acquire)
+    }
+
     /// The table as it is now: this handle's own, or what came after it.
     pub(super) fn current(&self) -> Cow<'_, Self> {
-        let successor = &self.inner.successor;
-        // SYNC: pairs with the Release in `follow`: who sees the mark finds the successor.
-        if !successor.there.load(Ordering::Acquire) {
+        if !self.is_followed() {
             return Cow::Borrowed(self);
         }
-        let newest = successor.newest.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let newest =
+            self.inner.successor.newest.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         match newest {
             Some(inner) => Cow::Owned(Self { inner, ..self.clone() }),
             None => Cow::Borrowed(self),

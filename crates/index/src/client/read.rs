@@ -5,6 +5,7 @@ use super::memory::Unreadable;
 use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
+use crate::options::Kind;
 use crate::selector::Choice;
 use crate::wire::{self, Method, next_answer};
 use barn_layout::table::Outcome;
@@ -70,6 +71,12 @@ impl Table {
 
     /// As [`Table::find`], into memory of the caller's; false if the key is not there.
     pub async fn find_into(&self, key: &[u8], found: &mut Found) -> Result<bool, TableError> {
+        // The other designs are read by futures that let others run while memory is fetched.
+        if self.kind() == Kind::Hopscotch
+            && let Some(there) = self.find_at_once(key, found)
+        {
+            return Ok(there);
+        }
         let mut trial = Trial::of(&self.client);
         let there = loop {
             let error = match self.current().find_once(key, found, &mut trial).await {
@@ -125,10 +132,11 @@ impl Table {
         trial: &mut Trial<'_>,
     ) -> Result<bool, TableError> {
         let counts = &self.inner.counts;
+        let mut reads = 0;
         let mut stale = 0;
         let mut retries = 0u32;
         loop {
-            let (looked, reads) = {
+            let looked = {
                 let reach = trial.reach();
                 let Some(roots) = shard.known(reach.session()) else {
                     drop(reach);
@@ -139,17 +147,12 @@ impl Table {
                     }
                     continue;
                 };
-                let mut reads = 0;
-                let looked = roots.lookup(&reach, key, found, &mut reads).await;
-                reach.count_reads(u64::from(reads), 0);
-                (looked, reads)
+                roots.lookup(&reach, key, found, &mut reads).await
             };
-            Counts::add(&counts.reads, u64::from(reads));
             match looked {
-                Ok(Looked::Found) => break,
-                Ok(Looked::Absent) => {
-                    Counts::add(&counts.gets, 1);
-                    return Ok(false);
+                Ok(looked @ (Looked::Found | Looked::Absent)) => {
+                    counts.looked_up(1, u64::from(reads));
+                    return Ok(looked == Looked::Found);
                 }
                 Ok(Looked::Unsettled) => {
                     Counts::add(&counts.retries, 1);
@@ -160,6 +163,7 @@ impl Table {
                 }
                 // What is not to be had in this way, the node can still be asked for.
                 Ok(Looked::Stale) | Err(Unreadable::Nowhere) if stale >= 2 => {
+                    counts.looked_up(0, u64::from(reads));
                     return self.find_by_request(shard, key, found, trial).await;
                 }
                 Ok(Looked::Stale) | Err(Unreadable::Nowhere) => {
@@ -170,8 +174,6 @@ impl Table {
                 Err(Unreadable::Lost(error)) => return Err(error.into()),
             }
         }
-        Counts::add(&counts.gets, 1);
-        Ok(true)
     }
 
     /// Asks the node for a key.

@@ -370,6 +370,14 @@ impl ShardLink {
         known.map(|(_, roots)| roots.clone())
     }
 
+    /// As [`Self::known`], for as long as `look` takes: no reference is counted.
+    #[inline]
+    pub(super) fn with_known<T>(&self, session: u64, look: impl FnOnce(&Roots) -> Option<T>) -> Option<T> {
+        let known = self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let known = known.as_ref().filter(|(of, _)| *of == session || planted("roots_outlive_sessions"));
+        known.and_then(|(_, roots)| look(roots))
+    }
+
     fn learn(&self, session: u64, roots: Arc<Roots>) {
         *self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some((session, roots));
         // ORDER: Relaxed: as in `is_known`.

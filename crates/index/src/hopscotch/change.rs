@@ -49,7 +49,7 @@ pub(super) trait Store {
     /// Reads an object's body.
     async fn load(&mut self, pointer: Pointer, into: &mut Vec<u8>) -> Result<Loaded, Failure>;
     /// Replaces an object's body.
-    async fn store(&mut self, pointer: Pointer, body: &[u8]) -> Result<(), Failure>;
+    async fn store(&mut self, pointer: Pointer, body: Vec<u8>) -> Result<(), Failure>;
     /// Takes a place near `near`, whose object [`Store::store`] then makes; gives also the version that
     /// it will have. `same_region` if it must be in the region of `near`.
     async fn alloc(
@@ -291,10 +291,8 @@ impl<'a, S: Store> Work<'a, S> {
             }
         }
         effect.stored = true;
-        for bucket in &self.buckets {
-            if bucket.dirty {
-                self.store.store(bucket.pointer, &bucket.body).await?;
-            }
+        for bucket in self.buckets.into_iter().filter(|bucket| bucket.dirty) {
+            self.store.store(bucket.pointer, bucket.body).await?;
         }
         Ok(effect)
     }
@@ -312,7 +310,7 @@ impl<'a, S: Store> Work<'a, S> {
         }
         let body = Outside { expires, key: key.bytes, value }.to_bytes();
         let (pointer, _) = self.store.alloc(body.len(), self.segment.address, false).await?;
-        self.store.store(pointer, &body).await?;
+        self.store.store(pointer, body).await?;
         Ok(bucket::outside(tag, pointer, key.hash))
     }
 
@@ -386,7 +384,7 @@ impl<'a, S: Store> Work<'a, S> {
                         version = entry_version(pointer.address, object_version, control);
                     }
                 }
-                self.store.store(pointer, &body).await?;
+                self.store.store(pointer, body).await?;
                 Some(Chain { offset: pointer.address.offset(), slots, incarnation: pointer.incarnation })
             }
         };

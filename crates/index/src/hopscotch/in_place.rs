@@ -2,7 +2,8 @@
 //! node's own. Nothing is copied but the one slot whose tag is right.
 
 use super::bucket::{
-    self, CHAIN_SLOTS_MAX, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, entry_version, slots_at, tag,
+    self, CHAIN_SLOTS_MAX, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, OUTSIDE_SLOT_BYTES,
+    entry_version, slots_at, tag,
 };
 use super::directory::Segment;
 use super::shape::Shape;
@@ -12,7 +13,7 @@ use barn_fabric::region::{AccessError, Ordering, fence};
 use barn_heap::HEADER_BYTES;
 use barn_heap::object::Header;
 use barn_layout::Address;
-use barn_layout::limits::LINE_BYTES;
+use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use barn_layout::object::{LockMode, VersionWord};
 use barn_transaction::Pointer;
 
@@ -20,11 +21,20 @@ use barn_transaction::Pointer;
 pub(super) const SLOTS_MAX: usize = 8;
 /// The longest slot.
 pub(super) const SLOT_BYTES_MAX: usize = 384;
-/// Words of a bucket's head and its control words.
-const HEAD_WORDS_MAX: usize = slots_at(0, CHAIN_SLOTS_MAX) / 8;
-const HEADER_WORDS: usize = HEADER_BYTES / 8;
+/// Slots of a bucket that is looked at by the shorter of two loads.
+const FEW_SLOTS: usize = 4;
+/// Words of a bucket's head and its control words, if it has few slots, or more: loads of a fixed number
+/// need no loop. What is too much is bytes of its first slots; every bucket is that long.
+const FEW_WORDS: usize = slots_at(HEAD_BYTES, FEW_SLOTS) / 8;
+const MORE_WORDS: usize = slots_at(HEAD_BYTES, SLOTS_MAX) / 8;
+/// Words before the slots of an overflow block, at the most.
+const CHAIN_WORDS: usize = slots_at(0, CHAIN_SLOTS_MAX) / 8;
 
-const _: () = assert!(slots_at(HEAD_BYTES, SLOTS_MAX) / 8 <= HEAD_WORDS_MAX);
+const fn bucket_bytes_min(slots: usize) -> usize {
+    slots_at(HEAD_BYTES, slots) + slots * OUTSIDE_SLOT_BYTES
+}
+const _: () = assert!(bucket_bytes_min(1) >= FEW_WORDS * 8);
+const _: () = assert!(bucket_bytes_min(FEW_SLOTS + 1) >= MORE_WORDS * 8);
 
 /// What a look at one bucket found.
 pub(super) enum Bucket {
@@ -83,14 +93,21 @@ impl Place<'_> {
     /// Asks for the slot that probably holds the key; false if none does.
     #[inline]
     pub(super) fn prefetch_slot(&self, shape: &Shape, key: Key<'_>) -> bool {
+        match shape.slots <= FEW_SLOTS {
+            true => self.prefetch_slot_by::<FEW_WORDS>(shape, key),
+            false => self.prefetch_slot_by::<MORE_WORDS>(shape, key),
+        }
+    }
+
+    #[inline]
+    fn prefetch_slot_by<const WORDS: usize>(&self, shape: &Shape, key: Key<'_>) -> bool {
         let at = self.at(shape) + HEADER_BYTES as u64;
-        let mut head = [0u64; HEAD_WORDS_MAX];
-        let head = &mut head[..slots_at(HEAD_BYTES, shape.slots) / 8];
-        if self.words.load_words(at, head).is_err() {
+        let mut head = [0u64; WORDS];
+        if self.words.load_words(at, &mut head).is_err() {
             return false;
         }
         let tag = tag(key.hash);
-        let slot = (0..shape.slots).find(|slot| control_of(head, HEAD_BYTES, *slot).tag() == tag);
+        let slot = (0..shape.slots).find(|slot| control_of(&head, HEAD_BYTES, *slot).tag() == tag);
         if let Some(slot) = slot {
             let from = at + (slots_at(HEAD_BYTES, shape.slots) + slot * shape.slot_bytes) as u64;
             self.words.prefetch(from, shape.slot_bytes);
@@ -109,7 +126,10 @@ impl Place<'_> {
             start: HEAD_BYTES,
             slots: shape.slots,
         };
-        bucket.look(shape, key, found)
+        match shape.slots <= FEW_SLOTS {
+            true => bucket.look::<FEW_WORDS>(shape, key, found),
+            false => bucket.look::<MORE_WORDS>(shape, key, found),
+        }
     }
 
     /// Looks for a key in the bucket's overflow block.
@@ -129,7 +149,7 @@ impl Place<'_> {
             start: 0,
             slots: chain.slots,
         };
-        block.look(shape, key, found)
+        block.look::<CHAIN_WORDS>(shape, key, found)
     }
 
     /// Looks for a key in its home, which this is, in the next bucket, and in the overflow block. What
@@ -176,17 +196,29 @@ struct Object<'a> {
 }
 
 impl Object<'_> {
-    /// Looks for a key in its slots.
+    /// Looks for a key in its slots; `WORDS` are at least all between its header and them.
     #[inline]
-    fn look(&self, shape: &Shape, key: Key<'_>, found: &mut Found) -> Result<Bucket, AccessError> {
+    fn look<const WORDS: usize>(
+        &self,
+        shape: &Shape,
+        key: Key<'_>,
+        found: &mut Found,
+    ) -> Result<Bucket, AccessError> {
         let Self { words, at, start, slots, .. } = *self;
         // SYNC: Acquire, pairs with the Release store of an object's version: whoever sees the version
         // sees all of its bytes.
         let before = words.load_word(at, Ordering::Acquire)?;
-        let mut head = [0u64; HEADER_WORDS + HEAD_WORDS_MAX];
-        let head = &mut head[..HEADER_WORDS + slots_at(start, slots) / 8];
-        words.load_words(at, head)?;
-        let header = Header::from_words(before, head[1]);
+        // ORDER: Relaxed: the fence below orders it.
+        let meta = words.load_word(at + WORD_BYTES as u64, Ordering::Relaxed)?;
+        let mut head = [0u64; WORDS];
+        if WORDS == CHAIN_WORDS {
+            // Of any length: it may be the last thing in its region.
+            let long = (slots_at(start, slots) / 8).min(WORDS);
+            words.load_words(at + HEADER_BYTES as u64, &mut head[..long])?;
+        } else {
+            words.load_words(at + HEADER_BYTES as u64, &mut head)?;
+        }
+        let header = Header::from_words(before, meta);
         if !header.allocated || header.incarnation != self.incarnation {
             return Ok(Bucket::Stale);
         }
@@ -204,7 +236,7 @@ impl Object<'_> {
         };
         let tag = tag(key.hash);
         for slot in 0..slots {
-            let control = control_of(&head[HEADER_WORDS..], start, slot);
+            let control = control_of(&head, start, slot);
             if control.tag() != tag || control.slot_bytes() > shape.slot_bytes {
                 continue;
             }
@@ -245,7 +277,7 @@ impl Object<'_> {
         }
         // An overflow block has neither.
         let (joints, rest) = match start {
-            HEAD_BYTES => (head[HEADER_WORDS], head[HEADER_WORDS + 1]),
+            HEAD_BYTES => (head[0], head[1]),
             _ => (0, 0),
         };
         let chain = joints >> 32 | rest << 32;

@@ -54,6 +54,11 @@ impl<'a> Local<'a> {
 
     /// Carries everything out: every object closed before the first is changed.
     pub(super) fn commit(mut self) -> Result<i64, Failure> {
+        // Most changes are of one bucket: closed, changed and opened in one go.
+        if let [(pointer, Write::Update(body))] = &self.writes[..] {
+            let done = self.heap.replace(pointer.address, pointer.incarnation, body);
+            return done.map(|_| self.memory).map_err(|error| failure(&error));
+        }
         let changed = |write: &Write| !matches!(write, Write::Create(_));
         for (at, (pointer, write)) in self.writes.iter().enumerate() {
             if !changed(write) {
@@ -114,11 +119,11 @@ impl Store for Local<'_> {
         Ok(Loaded { version: header.word.version(), changed: false })
     }
 
-    async fn store(&mut self, pointer: Pointer, body: &[u8]) -> Result<(), Failure> {
+    async fn store(&mut self, pointer: Pointer, body: Vec<u8>) -> Result<(), Failure> {
         match self.writes.iter_mut().find(|(written, _)| written.address == pointer.address) {
-            Some((_, Write::Create(made))) => *made = Some(body.to_vec()),
-            Some((_, write)) => *write = Write::Update(body.to_vec()),
-            None => self.writes.push((pointer, Write::Update(body.to_vec()))),
+            Some((_, Write::Create(made))) => *made = Some(body),
+            Some((_, write)) => *write = Write::Update(body),
+            None => self.writes.push((pointer, Write::Update(body))),
         }
         Ok(())
     }
@@ -166,7 +171,7 @@ impl Store for Peek<'_> {
         }
     }
 
-    async fn store(&mut self, _: Pointer, _: &[u8]) -> Result<(), Failure> {
+    async fn store(&mut self, _: Pointer, _: Vec<u8>) -> Result<(), Failure> {
         Err(Failure::Busy)
     }
 

@@ -94,6 +94,27 @@ impl Roots {
         Ok(looked)
     }
 
+    /// Looks a key up in mapped memory without a future. What needs more than a look at its two buckets
+    /// and their overflow block is `Unsettled`, or `Stale`: [`Roots::lookup`] is for those.
+    #[inline]
+    pub(crate) fn look_mapped<M: Memory>(
+        &self,
+        memory: &M,
+        key: Key<'_>,
+        found: &mut Found,
+        reads: &mut u32,
+    ) -> Result<Looked, Unreadable> {
+        let Some(segment) = self.segment(key) else { return Ok(Looked::Stale) };
+        let region = segment.address.region();
+        let words = memory.mapped(region).ok_or(Unreadable::Closed(region))?;
+        let home = Place { words, segment, index: self.shape.home(key.hash, segment.seed) };
+        home.prefetch_all(&self.shape);
+        *reads += 1;
+        let looked = home.look_around(&self.shape, key, found).map_err(nowhere)?;
+        memory.believe(region)?;
+        Ok(looked)
+    }
+
     async fn look_in_place<M: Memory + Sync>(
         &self,
         memory: &M,

@@ -43,8 +43,8 @@ impl Store for Within<'_> {
         Ok(Loaded { version, changed })
     }
 
-    async fn store(&mut self, pointer: Pointer, body: &[u8]) -> Result<(), Failure> {
-        self.0.write(pointer, body).await.map_err(failed)
+    async fn store(&mut self, pointer: Pointer, body: Vec<u8>) -> Result<(), Failure> {
+        self.0.write(pointer, &body).await.map_err(failed)
     }
 
     async fn alloc(

@@ -14,6 +14,7 @@ mod activity_tests;
 mod atomics;
 mod backoff;
 mod commit;
+mod glance;
 mod keeper;
 pub(crate) mod phase;
 mod reach;
@@ -27,6 +28,7 @@ mod table;
 mod transaction;
 
 pub use commit::{CommitStep, Committed, Observer};
+pub use glance::Glance;
 pub use reach::{Reach, Waits};
 pub use read::{Object, Snapshot};
 pub use retry::{Attempts, RunOptions};

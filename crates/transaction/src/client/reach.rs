@@ -68,14 +68,6 @@ impl Reach<'_> {
     pub fn failed(&self, error: barn_fabric::OperationError) -> ClientError {
         self.operation.inner.broken(self.table.session, error.into())
     }
-
-    /// Counts READs that a structure has made.
-    pub fn count_reads(&self, reads: u64, retries: u64) {
-        ClientStats::add(&self.operation.inner.stats.reads, reads);
-        if retries > 0 {
-            ClientStats::add(&self.operation.inner.stats.read_retries, retries);
-        }
-    }
 }
 
 /// Waits between attempts.

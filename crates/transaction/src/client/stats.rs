@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// What a client did, counted.
 #[derive(Debug, Default)]
 pub struct ClientStats {
-    /// READs of objects.
+    /// READs of objects; those of tables are counted by their tables.
     pub reads: AtomicU64,
     /// READs of versions alone, by which commits validate.
     pub version_reads: AtomicU64,
@@ -56,9 +56,9 @@ impl ClientStats {
 #[derive(Debug, Default)]
 pub struct LookupCounts {
     /// Keys looked up one-sidedly.
-    pub gets: AtomicU64,
-    /// READs for them.
-    pub reads: AtomicU64,
+    gets: AtomicU64,
+    /// READs for them beyond one for each: in the common case there is nothing to add.
+    more_reads: AtomicU64,
     /// Lookups begun again because a writer was there.
     pub retries: AtomicU64,
     /// Keys that nodes were asked for.
@@ -77,11 +77,25 @@ impl LookupCounts {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Counts keys that were looked up one-sidedly, and all READs for them. Of no key that was settled
+    /// there are fewer than one.
+    #[inline]
+    pub fn looked_up(&self, gets: u64, reads: u64) {
+        if gets > 0 {
+            Self::add(&self.gets, gets);
+        }
+        let more = reads.saturating_sub(gets);
+        if more > 0 {
+            Self::add(&self.more_reads, more);
+        }
+    }
+
     /// As they are now.
     pub fn now(&self) -> Lookups {
+        let gets = ClientStats::get(&self.gets);
         Lookups {
-            gets: ClientStats::get(&self.gets),
-            reads: ClientStats::get(&self.reads),
+            gets,
+            reads: gets + ClientStats::get(&self.more_reads),
             retries: ClientStats::get(&self.retries),
             requests: ClientStats::get(&self.requests),
             refreshed: ClientStats::get(&self.refreshed),
@@ -229,8 +243,8 @@ impl ClientStats {
         lookups.add(*super::lock(&self.closed));
         drop(open);
         Stats {
+            reads: Self::get(&self.reads) + lookups.reads,
             lookups,
-            reads: Self::get(&self.reads),
             version_reads: Self::get(&self.version_reads),
             read_retries: Self::get(&self.read_retries),
             torn: Self::get(&self.torn),
@@ -253,13 +267,14 @@ mod tests {
     fn a_closed_tables_counts_are_kept() {
         let stats = ClientStats::default();
         let (one, other) = (stats.open_table(), stats.open_table());
-        LookupCounts::add(&one.gets, 3);
-        LookupCounts::add(&one.reads, 4);
-        LookupCounts::add(&other.gets, 1);
+        one.looked_up(3, 3);
+        // One that had to be left to the node, after two READs.
+        one.looked_up(0, 2);
+        other.looked_up(1, 1);
         assert_eq!(stats.now().lookups.gets, 4);
         drop(one);
-        assert_eq!((stats.now().lookups.gets, stats.now().lookups.reads), (4, 4));
-        assert_eq!(stats.now().reads_per_get(), Some(1.0));
+        assert_eq!((stats.now().lookups.gets, stats.now().lookups.reads), (4, 6));
+        assert_eq!((stats.now().reads, stats.now().reads_per_get()), (6, Some(1.5)));
         assert!(stats.now().to_prometheus().contains("\nbarn_client_gets_total 4\n"));
     }
 }

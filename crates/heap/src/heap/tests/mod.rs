@@ -132,3 +132,24 @@ fn a_lock_closes_and_opens() {
     assert_eq!(mode(&heap), VersionWord::new(1, LockMode::Free));
     assert_eq!(heap.lock(one.address, 1, 1), Err(ObjectError::Freed));
 }
+
+#[test]
+fn an_object_is_replaced_in_one_go_unless_it_is_held_gone_or_of_another_length() {
+    let mut heap = heap(1, 2);
+    let object = create(&mut heap, &[1; 40], None).unwrap();
+    let before = heap.header(object.address).unwrap().word.version();
+    let after = heap.replace(object.address, object.incarnation, &[2; 40]).unwrap();
+    assert_eq!(after, before + 1);
+    let mut body = Vec::new();
+    let header = heap.read(object.address, &mut body).unwrap();
+    assert_eq!((header.word, &body[..]), (VersionWord::new(after, LockMode::Free), &[2; 40][..]));
+    let other = heap.replace(object.address, object.incarnation, &[3; 41]);
+    assert_eq!(other, Err(ObjectError::Length { bytes: 41, expected: 40 }));
+    assert_eq!(heap.replace(object.address, object.incarnation + 1, &[3; 40]), Err(ObjectError::Freed));
+    heap.lock(object.address, after, object.incarnation).unwrap();
+    assert_eq!(heap.replace(object.address, object.incarnation, &[3; 40]), Err(ObjectError::Locked));
+    heap.unlock(object.address).unwrap();
+    free(&mut heap, object);
+    assert_eq!(heap.replace(object.address, object.incarnation, &[3; 40]), Err(ObjectError::Freed));
+    assert_exact(&heap);
+}
