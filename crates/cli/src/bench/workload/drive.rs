@@ -85,9 +85,18 @@ impl Lane<'_> {
         }
     }
 
-    fn group(&mut self, operations: usize, group: &mut Vec<(Kind, u64)>) {
+    /// The next operations, all at once. What a group inserts is not read by itself: it is in no order.
+    fn group(
+        &mut self,
+        operations: usize,
+        group: &mut Vec<(Kind, u64)>,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
         group.clear();
         group.extend((0..operations).map(|_| self.trace.next(self.inserts)));
+        self.store.carry_out(group, tally)?;
+        self.inserts.ended();
+        Ok(())
     }
 
     fn closed(&mut self, plan: &Plan, time_every: u32, clock: &impl Clock) -> io::Result<Done> {
@@ -99,12 +108,10 @@ impl Lane<'_> {
         let mut last = start;
         loop {
             for _ in 0..untimed {
-                self.group(plan.depth, &mut group);
-                self.store.carry_out(&group, &mut done.tally)?;
+                self.group(plan.depth, &mut group, &mut done.tally)?;
             }
             let before = if untimed == 0 { last } else { clock.now() };
-            self.group(plan.depth, &mut group);
-            self.store.carry_out(&group, &mut done.tally)?;
+            self.group(plan.depth, &mut group, &mut done.tally)?;
             last = clock.now();
             done.latencies.record(last - before, plan.depth as u64);
             done.operations += ((untimed + 1) * plan.depth) as u64;
@@ -135,9 +142,8 @@ impl Lane<'_> {
                 due.push(next);
                 next += turns.gap();
             }
-            self.group(due.len(), &mut group);
             let began = clock.now();
-            self.store.carry_out(&group, &mut done.tally)?;
+            self.group(due.len(), &mut group, &mut done.tally)?;
             let now = clock.now();
             for intended in &due {
                 let from = if planted("open_loop_counts_from_the_send") { began } else { *intended };

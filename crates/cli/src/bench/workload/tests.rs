@@ -68,7 +68,7 @@ fn window(mix: Mix, depth: usize, pace: Pace, group_ns: u64, stalls: bool, inser
     let stalls_at = if stalls { 100 } else { 0 };
     let mut store = Fake { clock: clock.clone(), group_ns, stalls_at, stall_ns: 50 * MS, groups: 0 };
     let mut trace = Trace::draw(mix, mix.law(), RECORDS, 4096, 1);
-    let mut inserts = Inserts { loaded: RECORDS, thread: 0, threads: 1, done: 0 };
+    let mut inserts = Inserts::none(RECORDS, 0, 1);
     let mut lane = Lane { store: &mut store, trace: &mut trace, inserts: &mut inserts };
     let plan = Plan { slice_ns: 100 * MS, depth, pace, inserts_max, seed: 3 };
     lane.run(&plan, &clock).expect("nothing fails")
@@ -156,12 +156,41 @@ fn a_window_ends_when_the_table_may_not_grow_further() {
     }
 }
 
+/// A store that refuses to read what the same group inserts, or what was never inserted.
+struct Strict {
+    there: std::collections::HashSet<u64>,
+    clock: ByHand,
+}
+
+impl Store for Strict {
+    fn carry_out(&mut self, group: &[(Kind, u64)], _tally: &mut Tally) -> io::Result<()> {
+        self.clock.pass(US);
+        let gone = group.iter().find(|(kind, number)| *kind == Kind::Read && !self.there.contains(number));
+        self.there.extend(group.iter().filter(|(kind, _)| *kind == Kind::Insert).map(|(_, number)| number));
+        gone.map_or(Ok(()), |(_, number)| Err(super::store::missing(*number)))
+    }
+}
+
+#[test]
+fn nothing_is_read_before_its_insert_has_ended() {
+    for (pace, depth) in [(CLOSED, 1), (CLOSED, 16), (open(5_000_000.0), 16)] {
+        let clock = ByHand::default();
+        let mut store = Strict { there: (0..RECORDS).collect(), clock: clock.clone() };
+        let mut trace = Trace::draw(Mix::D, Law::Latest, RECORDS, 4096, 1);
+        let mut inserts = Inserts::none(RECORDS, 0, 1);
+        let mut lane = Lane { store: &mut store, trace: &mut trace, inserts: &mut inserts };
+        let plan = Plan { slice_ns: MS, depth, pace, inserts_max: u64::MAX, seed: 0 };
+        let done = lane.run(&plan, &clock).expect("all that is read is there");
+        assert!(done.operations >= 1000 && store.there.len() as u64 > RECORDS);
+    }
+}
+
 #[test]
 fn a_workload_that_cannot_be_carried_out_is_an_error_and_no_endless_loop() {
     let clock = ByHand::default();
     let mut store = Fake { clock: clock.clone(), group_ns: 1, stalls_at: 0, stall_ns: 0, groups: 0 };
     let mut trace = Trace::draw(Mix::E, Law::Zipfian, RECORDS, 100, 1);
-    let mut inserts = Inserts { loaded: RECORDS, thread: 0, threads: 1, done: 0 };
+    let mut inserts = Inserts::none(RECORDS, 0, 1);
     let mut lane = Lane { store: &mut store, trace: &mut trace, inserts: &mut inserts };
     let plan = Plan { slice_ns: MS, depth: 1, pace: CLOSED, inserts_max: 0, seed: 0 };
     assert!(lane.run(&plan, &clock).is_err());

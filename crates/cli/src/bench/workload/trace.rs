@@ -33,16 +33,28 @@ pub(crate) struct Inserts {
     pub(crate) loaded: u64,
     pub(crate) thread: u64,
     pub(crate) threads: u64,
-    /// Inserted so far.
+    /// Inserts that were begun.
+    pub(crate) begun: u64,
+    /// Of those, how many have ended: what is read is among these, as YCSB's acknowledged counter has it.
     pub(crate) done: u64,
 }
 
 impl Inserts {
-    /// The number of the next record, which counts as inserted from now on.
+    /// Of a thread, before it has inserted anything.
+    pub(crate) fn none(loaded: u64, thread: u64, threads: u64) -> Self {
+        Self { loaded, thread, threads, begun: 0, done: 0 }
+    }
+
+    /// The number of the next record.
     pub(crate) fn next(&mut self) -> u64 {
-        let number = self.number(self.done);
-        self.done += 1;
+        let number = self.number(self.begun);
+        self.begun += 1;
         number
+    }
+
+    /// All that were begun have ended.
+    pub(crate) fn ended(&mut self) {
+        self.done = self.begun;
     }
 
     fn number(&self, insert: u64) -> u64 {
@@ -53,6 +65,7 @@ impl Inserts {
     pub(crate) fn back(&self, rank: u64) -> u64 {
         match rank < self.done {
             true => self.number(self.done - 1 - rank),
+            // A trace that was drawn with more inserts than have ended may look past the oldest.
             false => self.loaded.saturating_sub(1 + rank - self.done),
         }
     }
@@ -105,7 +118,7 @@ mod tests {
     use super::*;
 
     fn inserts(thread: u64, threads: u64) -> Inserts {
-        Inserts { loaded: 1000, thread, threads, done: 0 }
+        Inserts::none(1000, thread, threads)
     }
 
     #[test]
@@ -141,6 +154,8 @@ mod tests {
         let mut inserts = inserts(1, 2);
         assert_eq!((inserts.back(0), inserts.back(999)), (999, 0));
         assert_eq!((inserts.next(), inserts.next()), (1001, 1003));
+        assert_eq!(inserts.back(0), 999, "they are under way, and not there yet");
+        inserts.ended();
         assert_eq!([0, 1, 2, 3].map(|rank| inserts.back(rank)), [1003, 1001, 999, 998]);
         assert_eq!(inserts.back(1001), 0, "the oldest");
     }
@@ -153,6 +168,7 @@ mod tests {
         // Twice around: the second time there are more records than when it was drawn.
         for _ in 0..40_000 {
             let (kind, number) = trace.next(&mut inserts);
+            inserts.ended();
             let there = inserts.loaded + inserts.done;
             assert!(number < there, "{number} of {there}");
             if kind == Kind::Read {

@@ -237,7 +237,7 @@ impl Worker {
             let trace = Trace::draw(order.cell.mix, order.law, records, steps, seed + thread);
             let lane = order.number * order.threads_in_all + thread;
             let lanes = order.cells * order.threads_in_all;
-            Position { trace, inserts: Inserts { loaded: records, thread: lane, threads: lanes, done: 0 } }
+            Position { trace, inserts: Inserts::none(records, lane, lanes) }
         });
         let lanes = lanes.collect();
         self.lanes.push((order.number, lanes));
