@@ -63,8 +63,6 @@ pub(crate) struct Done {
 
 /// An overloaded store is given up when it is behind by as much as the window is long.
 const LATE_WINDOWS_MAX: u64 = 2;
-/// Operations between two looks at the clock where not every group is timed.
-const LOOK_EVERY: usize = 64;
 
 /// One thread: a store, what to do to it, and which numbers it may insert.
 pub(crate) struct Lane<'a> {
@@ -102,8 +100,7 @@ impl Lane<'_> {
     fn closed(&mut self, plan: &Plan, time_every: u32, clock: &impl Clock) -> io::Result<Done> {
         let (mut done, mut group) = (Done::default(), Vec::with_capacity(plan.depth));
         let inserts_end = self.inserts.done.saturating_add(plan.inserts_max);
-        let untimed =
-            if time_every == 1 { 0 } else { (time_every as usize - 1).max(LOOK_EVERY / plan.depth) };
+        let untimed = time_every as usize - 1;
         let start = clock.now();
         let mut last = start;
         loop {

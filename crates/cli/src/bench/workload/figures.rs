@@ -9,7 +9,7 @@ use crate::report::Row;
 /// |---|---|
 /// | `p50_ns`, `p99_ns`, `p999_ns`, `max_ns` | times of operations over all repeats, those of a group together |
 /// | `timed` | operations that were timed |
-/// | `client_cpu_s_per_million`, `server_cpu_s_per_million` | seconds of CPU for a million operations |
+/// | `client_cpu_s_per_million`, `server_cpu_s_per_million` | seconds of CPU for a million operations; of the client also those that it waits away |
 /// | `unserved` | operations of an open loop whose turn came and whom the store did not get to |
 /// | `misses`, `retries` | reads that found nothing (`cache`); swaps that met another's change |
 pub(crate) fn row(name: String, measured: &Measured) -> Row {

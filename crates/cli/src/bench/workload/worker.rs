@@ -22,6 +22,7 @@ use super::store::{BarnStore, LockedBTree, Map, MapStore, MemcachedStore, RedisS
 use super::subject::{Cell, Subject};
 use super::trace::{Inserts, Trace};
 use crate::bench::client;
+use crate::bench::node::NODE_CORE;
 use crate::bench::peer::link::Place;
 use crate::bench::timing::pin;
 
@@ -218,7 +219,12 @@ impl Worker {
             let Setup { shape, records, .. } = self.setup;
             let kind = self.setup.kind.parse().map_err(io::Error::other)?;
             let config = NodeConfig::embedded().memory(site::memory_bytes(shape, records));
-            let barn = Barn::embedded_with(config).map_err(io::Error::other)?;
+            // Its threads are kept where a node's are that is a process of its own.
+            let everywhere = rustix::thread::sched_getaffinity(None)?;
+            pin(None, NODE_CORE);
+            let barn = Barn::embedded_with(config).map_err(io::Error::other);
+            rustix::thread::sched_setaffinity(None, &everywhere)?;
+            let barn = barn?;
             let table = site::load(&barn, kind, shape, records).map_err(io::Error::other)?;
             self.embedded = Some((barn, table));
         }

@@ -3,7 +3,7 @@
 //! | row | figure |
 //! |---|---|
 //! | `TRANSPORT/WAY/WORKLOAD/depth-N/KEYxVALUE` | operations a second of all clients, with how long they took and the CPU they cost |
-//! | `memory-per-entry/KEYxVALUE` | bytes of the table's memory for each record, beside those of its key and value |
+//! | `memory-per-entry/KEYxVALUE` | bytes of the table's memory for each record, beside those of its key and value; not of a cache |
 //!
 //! TRANSPORT is `embedded` (the node is in the client's own process, whose CPU then includes the node's),
 //! `shm` or `tcp`; WORKLOAD is a letter of `workload/mix.rs`. Node and clients are processes of their own, all
@@ -14,7 +14,7 @@
 
 use std::io;
 
-use barn::Barn;
+use barn::{Barn, Kind};
 use clap::Parser;
 
 use crate::bench::node::BenchNode;
@@ -232,10 +232,13 @@ fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -
         args.rate.map_or(row.clone(), |rate| row.with("offered", rate))
     };
     let mut rows: Vec<Row> = measured.iter().map(said).collect();
-    let each = |bytes: u64| bytes as f64 / stats.keys.max(1) as f64;
-    let memory =
-        Row::new(format!("memory-per-entry/{shape}"), "bytes", Better::Lower, &[each(stats.memory_bytes)]);
-    let memory = memory.beside("key and value", &[each(stats.payload_bytes)]);
-    rows.push(memory.with("kind", args.load.kind.to_string()).with("keys", records));
+    // A cache has the memory that it was given, whatever is in it.
+    if args.load.kind != Kind::Cache {
+        let each = |bytes: u64| [bytes as f64 / stats.keys.max(1) as f64];
+        let name = format!("memory-per-entry/{shape}");
+        let memory = Row::new(name, "bytes", Better::Lower, &each(stats.memory_bytes));
+        let memory = memory.beside("key and value", &each(stats.payload_bytes));
+        rows.push(memory.with("kind", args.load.kind.to_string()).with("keys", records));
+    }
     Ok(rows)
 }
