@@ -5,6 +5,8 @@
 //! trace. For that, each thread inserts numbers of its own, and `latest` means the newest of what was
 //! loaded and of its own inserts.
 
+use std::sync::Arc;
+
 use barn_fabric::seam::{Random, Seeded};
 use barn_layout::planted;
 
@@ -18,10 +20,10 @@ pub(crate) struct Step {
     pub(crate) record: u32,
 }
 
-/// Operations in order, and where a thread is in them.
-#[derive(Debug)]
+/// Operations in order, and where a thread is in them. Clones share the operations.
+#[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    steps: Vec<Step>,
+    steps: Arc<[Step]>,
     latest: bool,
     at: usize,
 }
@@ -85,7 +87,7 @@ impl Trace {
             Step { kind, record: chooser.next() as u32 }
         };
         let steps = mix.parts().map_or_else(Vec::new, |parts| (0..steps).map(|_| one(parts)).collect());
-        Self { steps, latest: law == Law::Latest, at: 0 }
+        Self { steps: steps.into(), latest: law == Law::Latest, at: 0 }
     }
 
     /// Goes to a part of the trace that no other window of eight begins with.

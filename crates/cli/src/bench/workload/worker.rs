@@ -14,6 +14,7 @@ use super::choose::Law;
 use super::clock::Real;
 use super::drive::{Done, Lane, Pace, Plan};
 use super::latency::{Counted, Latencies};
+use super::mix::Mix;
 use super::shape::Shape;
 use super::site::{self, TABLE};
 #[cfg(feature = "peers")]
@@ -81,7 +82,13 @@ pub(crate) fn run() -> io::Result<()> {
     let everywhere = rustix::thread::sched_getaffinity(None)?;
     client::serve(
         |setup: &Setup| {
-            Ok(Worker { setup: setup.clone(), stores: Vec::new(), lanes: Vec::new(), embedded: None })
+            Ok(Worker {
+                setup: setup.clone(),
+                stores: Vec::new(),
+                lanes: Vec::new(),
+                traces: Vec::new(),
+                embedded: None,
+            })
         },
         |worker, order: &Order| {
             // A node that is started here, and its threads, are not kept on the client's core.
@@ -101,6 +108,8 @@ struct Worker {
     setup: Setup,
     /// Each subject's stores, one for each thread.
     stores: Vec<(Subject, Vec<Box<dyn Store>>)>,
+    /// What each thread does in each workload: the same to everybody, and drawn once.
+    traces: Vec<((Mix, u64), Trace)>,
     /// Each cell's lanes, one for each thread.
     lanes: Vec<(u64, Vec<Position>)>,
     embedded: Option<(Barn, Table)>,
@@ -237,17 +246,29 @@ impl Worker {
         if let Some(at) = self.lanes.iter().position(|(number, _)| *number == order.number) {
             return at;
         }
-        let Setup { records, steps, seed, .. } = self.setup;
-        let lanes = (order.first..order.first + order.threads).map(|thread| {
-            // The same threads ask everybody for the same records, in the same order.
-            let trace = Trace::draw(order.cell.mix, order.law, records, steps, seed + thread);
-            let lane = order.number * order.threads_in_all + thread;
-            let lanes = order.cells * order.threads_in_all;
-            Position { trace, inserts: Inserts::none(records, lane, lanes) }
-        });
-        let lanes = lanes.collect();
+        let threads = order.first..order.first + order.threads;
+        let lanes = order.cells * order.threads_in_all;
+        let lanes = threads
+            .map(|thread| {
+                let lane = order.number * order.threads_in_all + thread;
+                let inserts = Inserts::none(self.setup.records, lane, lanes);
+                Position { trace: self.trace(order, thread), inserts }
+            })
+            .collect();
         self.lanes.push((order.number, lanes));
         self.lanes.len() - 1
+    }
+
+    /// The same threads ask everybody for the same records, in the same order.
+    fn trace(&mut self, order: &Order, thread: u64) -> Trace {
+        let which = (order.cell.mix, thread);
+        if let Some((_, trace)) = self.traces.iter().find(|(drawn, _)| *drawn == which) {
+            return trace.clone();
+        }
+        let Setup { records, steps, seed, .. } = self.setup;
+        let trace = Trace::draw(order.cell.mix, order.law, records, steps, seed + thread);
+        self.traces.push((which, trace.clone()));
+        trace
     }
 }
 
