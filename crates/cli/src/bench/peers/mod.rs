@@ -15,7 +15,7 @@ use std::io;
 use barn::Kind;
 use clap::Parser;
 
-use crate::bench::peer;
+use crate::bench::peer::Absent;
 use crate::bench::workload::crew::{Crew, How, Measured};
 use crate::bench::workload::mix::Mix;
 use crate::bench::workload::options::{DEPTH_MAX, Load};
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let rounds = args.load.effort().repeats + 1;
     let mut progress =
         Progress::new((args.load.shapes().count() * args.cells(|_| true).len() * rounds) as u64);
-    let mut absent = Vec::new();
+    let mut absent = Absent::default();
     for shape in args.load.shapes() {
         let servers = Servers::start(args.load.kind, shape, args.load.records(shape), &mut progress)?;
         let measured = measure(args, shape, &servers, &mut progress)?;
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
         report.rows.extend(said.map(|row| row.with("keys", keys).with("command", args.command(shape))));
         absent = servers.absent;
     }
-    report.rows.extend(absent.iter().map(|(name, fix)| peer::absent_row(name, fix)));
+    report.rows.extend(absent.rows());
     Ok(report)
 }
 

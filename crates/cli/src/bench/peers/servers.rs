@@ -6,7 +6,7 @@ use barn::{Barn, Kind};
 
 use crate::bench::node::BenchNode;
 use crate::bench::peer::link::Place;
-use crate::bench::peer::{PeerError, memcached, redis};
+use crate::bench::peer::{Absent, PeerError, memcached, redis};
 use crate::bench::workload::shape::Shape;
 use crate::bench::workload::site;
 use crate::bench::workload::subject::Subject;
@@ -20,8 +20,8 @@ pub(super) struct Servers {
     pub(super) node: BenchNode,
     redis: Option<redis::Server>,
     memcached: Vec<(Subject, memcached::Server)>,
-    /// Peers that are not there, and what brings them.
-    pub(super) absent: Vec<(&'static str, String)>,
+    /// Peers that are not there.
+    pub(super) absent: Absent,
 }
 
 impl Servers {
@@ -31,33 +31,19 @@ impl Servers {
         let node = BenchNode::start(site::memory_bytes(shape, records), 0, None)?;
         let barn = Barn::connect(&node.address("shm")).map_err(io::Error::other)?;
         site::load(&barn, kind, shape, records).map_err(io::Error::other)?;
-        let mut servers = Self { node, redis: None, memcached: Vec::new(), absent: Vec::new() };
+        let mut servers = Self { node, redis: None, memcached: Vec::new(), absent: Absent::default() };
         progress.show("loading Redis");
-        servers.redis = servers.or_absent("redis", load_redis(shape, records))?;
+        servers.redis = servers.absent.or_note("redis", load_redis(shape, records))?;
         progress.show("loading memcached");
         // One that listens on a Unix socket listens nowhere else.
         for subject in [Subject::MemcachedUnix, Subject::MemcachedTcp] {
             let loaded = load_memcached(shape, records, subject == Subject::MemcachedUnix);
-            let server = servers.or_absent("memcached", loaded)?;
+            let server = servers.absent.or_note("memcached", loaded)?;
             servers.memcached.extend(server.map(|server| (subject, server)));
         }
         #[cfg(not(feature = "peers"))]
-        servers.absent.push(("dashmap", crate::bench::peer::BUILD_THEM_IN.to_owned()));
+        servers.absent.note("dashmap", crate::bench::peer::BUILD_THEM_IN.to_owned());
         Ok(servers)
-    }
-
-    /// Notes a peer that is not there.
-    fn or_absent<T>(&mut self, name: &'static str, loaded: Result<T, PeerError>) -> io::Result<Option<T>> {
-        match loaded {
-            Ok(loaded) => Ok(Some(loaded)),
-            Err(PeerError::Absent { fix, .. }) => {
-                if self.absent.iter().all(|(other, _)| *other != name) {
-                    self.absent.push((name, fix));
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Where the peers listen.
