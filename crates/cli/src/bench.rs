@@ -4,11 +4,13 @@
 //! that a noisy minute hits both, and reports medians with their spread.
 
 pub mod at;
+pub(crate) mod client;
 pub mod fabric;
 pub mod figures;
 pub mod get;
 pub(crate) mod node;
 pub(crate) mod peer;
+pub mod peers;
 pub mod put;
 pub mod recover;
 pub mod selector;
@@ -18,3 +20,5 @@ pub(crate) mod turn;
 pub mod tx;
 #[cfg(feature = "verbs")]
 pub mod verbs;
+pub mod workload;
+pub mod ycsb;

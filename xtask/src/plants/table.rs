@@ -509,6 +509,27 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: unit("barn-cli", "json_lines"),
         fails: "what_is_written_is_read_back",
     },
+    // What a benchmark says that it measured.
+    Plant {
+        name: "open_loop_counts_from_the_send",
+        gate: unit("barn-cli", "workload::tests::an_open_loop"),
+        fails: "an_open_loop_counts_everybody_who_waited_for_a_stalled_store",
+    },
+    Plant {
+        name: "modify_ignores_the_version",
+        gate: unit("barn-cli", "workload::tests::clients"),
+        fails: "clients_that_modify_the_same_records_lose_no_update",
+    },
+    Plant {
+        name: "latest_is_oldest",
+        gate: unit("barn-cli", "workload::trace"),
+        fails: "what_latest_reads_is_there_and_mostly_new",
+    },
+    Plant {
+        name: "values_unchecked",
+        gate: unit("barn-cli", "workload::tests::a_value"),
+        fails: "a_value_that_is_another_keys_is_an_error_however_it_is_read",
+    },
     // What a device may reach, and what a network may lose.
     Plant { name: "revocation_keeps_the_key", gate: unit("barn-fabric", "registry"), fails: HELD },
     Plant { name: "verbs_slot_unchecked", gate: unit("barn-fabric", "request_region"), fails: IN_PART },

@@ -12,7 +12,7 @@ use barn_server::{Method, Status};
 use crate::bench::timing::{cpu_seconds, pin};
 
 /// The core that the node is kept on; the client is on the other one.
-const NODE_CORE: usize = 1;
+pub(crate) const NODE_CORE: usize = 1;
 
 /// What a node keeps, and where.
 #[derive(Debug)]

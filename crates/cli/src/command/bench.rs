@@ -32,6 +32,22 @@ pub enum Bench {
     /// the same bytes.
     Recover(bench::recover::Args),
 
+    /// Barn beside Redis, memcached, dashmap and BTreeMap in YCSB's workloads a, b and c.
+    ///
+    /// All hold the same records, are asked for the same ones by as many clients, as many at once, and
+    /// measured in turn. A peer that is not installed has a row with the command that brings it.
+    Peers(bench::peers::Args),
+
+    /// YCSB's core workloads on Barn's tables, embedded and over shm and tcp, in a closed or open loop.
+    ///
+    /// Every value that is read is checked. A figure is the median of the repeats, with the lowest and
+    /// highest, times of operations by percentile, and the CPU of clients and node.
+    Ycsb(bench::ycsb::Args),
+
+    /// A client process of `barn bench ycsb` and `barn bench peers`.
+    #[command(hide = true)]
+    WorkloadClient,
+
     /// A client process of `barn bench get`.
     #[command(hide = true)]
     GetClient,
@@ -74,6 +90,12 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         Bench::Get(args) => bench::get::run(args)?,
         Bench::Put(args) => bench::put::run(args)?,
         Bench::Recover(args) => bench::recover::run(args)?,
+        Bench::Peers(args) => bench::peers::run(args)?,
+        Bench::Ycsb(args) => bench::ycsb::run(args)?,
+        Bench::WorkloadClient => {
+            bench::workload::worker::run()?;
+            return Ok(Exit::Ok);
+        }
         Bench::GetClient => {
             bench::get::worker::run()?;
             return Ok(Exit::Ok);

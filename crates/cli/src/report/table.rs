@@ -7,6 +7,16 @@ use super::Row;
 const HEAD: [&str; COLUMNS] = ["name", "value", "spread", "beside", "beside value", "ratio", "aim"];
 const COLUMNS: usize = 7;
 
+/// Columns further right, for rows that say more: the heading, the field, and its unit.
+const FIELDS: [(&str, &str, &str); 6] = [
+    ("p50", "p50_ns", "ns"),
+    ("p99", "p99_ns", "ns"),
+    ("p99.9", "p999_ns", "ns"),
+    ("max", "max_ns", "ns"),
+    ("client CPU / M", "client_cpu_s_per_million", "s"),
+    ("server CPU / M", "server_cpu_s_per_million", "s"),
+];
+
 /// Writes the rows, leaving out the columns on the right that no row has.
 pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     let aims = rows.iter().any(|row| row.extra.contains_key("aim") || row.extra.contains_key("bound"));
@@ -15,13 +25,22 @@ pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
         true => COLUMNS - 1,
         false => 3,
     };
-    let mut lines = vec![HEAD.map(str::to_owned)];
-    lines.extend(rows.iter().map(cells));
+    // All or none: half of them would say little.
+    let fields = if rows.iter().any(|row| row.extra.contains_key("p50_ns")) { &FIELDS[..] } else { &[] };
+    let mut lines = vec![HEAD[..columns].iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
+    lines[0].extend(fields.iter().map(|(head, ..)| (*head).to_owned()));
+    lines.extend(rows.iter().map(|row| {
+        let further = fields.iter().map(|(_, field, unit)| {
+            let value = row.extra.get(*field).and_then(serde_json::Value::as_f64);
+            value.map_or_else(String::new, |value| scaled(value, unit))
+        });
+        cells(row).into_iter().take(columns).chain(further).collect()
+    }));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     for line in &lines {
         let mut text = String::new();
-        for (column, (cell, width)) in line.iter().zip(widths).take(columns).enumerate() {
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(width - cell.chars().count());
             // Names stand left, figures right.
             let (before, after) =
@@ -139,6 +158,18 @@ tcp/rpc                    12.0 µs          12.0 µs – 12.0 µs
         assert_eq!(cell(row.clone().bound(Bound::AtMost(1e-4))), "≤ 1e-4 missed");
         assert_eq!(cell(row.clone().bound(Bound::AtLeast(0.62))), "≥ 0.62");
         assert_eq!(cell(row.beside("y", &[4.0]).aim(0.5)), "× 0.5 missed");
+    }
+
+    #[test]
+    fn times_and_cpu_have_columns_where_a_row_has_them() {
+        let timed = Row::rate("x", &[1e6]).with("p50_ns", 1500.0).with("server_cpu_s_per_million", 2.5);
+        let mut out = Vec::new();
+        write(&mut out, &[timed, Row::rate("y", &[2e6])]).expect("writes");
+        let text = String::from_utf8(out).expect("is text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("p99.9") && lines[0].ends_with("server CPU / M"), "{text}");
+        assert!(lines[1].contains("1.50 µs") && lines[1].ends_with("2.50 s"), "{text}");
+        assert!(lines[2].ends_with("2.00 Mops/s"), "what a row does not have is left out: {text}");
     }
 
     #[test]

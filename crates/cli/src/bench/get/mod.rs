@@ -20,7 +20,6 @@ use std::time::Duration;
 use barn::Kind;
 
 use crate::bench::at::At;
-use crate::bench::peer;
 use crate::bench::timing::Effort;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
@@ -142,6 +141,6 @@ pub fn run(args: &Args) -> io::Result<Report> {
             progress.step(&format!("{choice}, {clients} clients"));
         }
     }
-    report.rows.extend(servers.absent.iter().map(|(name, fix)| peer::absent_row(name, fix)));
+    report.rows.extend(servers.absent.rows());
     Ok(report)
 }

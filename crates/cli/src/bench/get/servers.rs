@@ -8,7 +8,7 @@ use super::cell::Subject;
 use super::workload::{VALUE_BYTES, key, value};
 use crate::bench::node::BenchNode;
 use crate::bench::peer::link::Place;
-use crate::bench::peer::{PeerError, memcached, redis};
+use crate::bench::peer::{Absent, PeerError, memcached, redis};
 use crate::progress::Progress;
 
 /// The table's name.
@@ -32,8 +32,8 @@ pub(super) struct Servers {
     pub(super) table_bytes: u64,
     redis: Option<redis::Server>,
     memcached: Vec<(Subject, memcached::Server)>,
-    /// Peers that are not there, and what brings them.
-    pub(super) absent: Vec<(&'static str, String)>,
+    /// Peers that are not there.
+    pub(super) absent: Absent,
 }
 
 impl Servers {
@@ -51,33 +51,19 @@ impl Servers {
             table_bytes,
             redis: None,
             memcached: Vec::new(),
-            absent: Vec::new(),
+            absent: Absent::default(),
         };
         progress.step("loading Redis");
-        servers.redis = servers.or_absent("redis", load_redis(keys))?;
+        servers.redis = servers.absent.or_note("redis", load_redis(keys))?;
         progress.step("loading memcached");
         for subject in [Subject::MemcachedUnix, Subject::MemcachedTcp] {
             let unix = subject == Subject::MemcachedUnix;
-            let server = servers.or_absent("memcached", load_memcached(keys, unix))?;
+            let server = servers.absent.or_note("memcached", load_memcached(keys, unix))?;
             servers.memcached.extend(server.map(|server| (subject, server)));
         }
         #[cfg(not(feature = "peers"))]
-        servers.absent.push(("dashmap", crate::bench::peer::BUILD_THEM_IN.to_owned()));
+        servers.absent.note("dashmap", crate::bench::peer::BUILD_THEM_IN.to_owned());
         Ok(servers)
-    }
-
-    /// Notes a peer that is not there.
-    fn or_absent<T>(&mut self, name: &'static str, loaded: Result<T, PeerError>) -> io::Result<Option<T>> {
-        match loaded {
-            Ok(loaded) => Ok(Some(loaded)),
-            Err(PeerError::Absent { fix, .. }) => {
-                if self.absent.iter().all(|(other, _)| *other != name) {
-                    self.absent.push((name, fix));
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Where the peers listen.

@@ -3,9 +3,10 @@
 use super::cell::{Cell, Choice, Subject};
 use super::crew::Measured;
 use super::rows::Results;
-use super::worker::{Answer, Order};
+use super::worker::{Order, Window};
 use super::workload::{Pool, VALUE_BYTES, key, value};
 use super::*;
+use crate::bench::client::Said;
 use crate::bench::peer::{PeerError, memcached, redis};
 
 fn measured(rate: f64, server_seconds: f64) -> Measured {
@@ -84,10 +85,10 @@ fn orders_and_answers_come_back_from_their_lines() {
     let line = serde_json::to_string(&order).expect("serializes");
     let back: Order = serde_json::from_str(&line).expect("reads back");
     assert_eq!((back.cell, back.slice, back.round, back.core), (cell, order.slice, 3, None));
-    for answer in [Answer::Ready, Answer::Done { keys: 7, seconds: 0.5 }, Answer::Failed("why".into())] {
+    for answer in [Said::Ready, Said::Done(Window { keys: 7, seconds: 0.5 }), Said::Failed("why".into())] {
         let line = serde_json::to_string(&answer).expect("serializes");
         assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<Answer>(&line).expect("reads back"), answer);
+        assert_eq!(serde_json::from_str::<Said<Window>>(&line).expect("reads back"), answer);
     }
 }
 

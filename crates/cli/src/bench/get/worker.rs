@@ -2,7 +2,7 @@
 //!
 //! The first line is a [`Setup`], every further one an [`Order`]; each is answered with one line.
 
-use std::io::{self, BufRead, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 use barn::Way;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, Choice, Subject};
 use super::getter::{Bare, BarnGetter, Getter, MemcachedGetter, RedisGetter};
 use super::workload::Pool;
+use crate::bench::client;
 use crate::bench::fabric::BARE_AHEAD;
 use crate::bench::peer::link::Place;
 use crate::bench::timing::pin;
@@ -53,46 +54,23 @@ pub(super) struct Order {
     pub(super) core: Option<usize>,
 }
 
-/// What was done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Answer {
-    /// It is connected.
-    Ready,
-    /// So many keys in so many seconds.
-    Done { keys: u64, seconds: f64 },
-    /// It failed.
-    Failed(String),
+/// What was done in one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Window {
+    pub(super) keys: u64,
+    pub(super) seconds: f64,
 }
 
 /// Runs until standard input ends.
 pub(crate) fn run() -> io::Result<()> {
-    let mut lines = io::stdin().lock().lines();
-    let Some(first) = lines.next() else { return Ok(()) };
     let everywhere = rustix::thread::sched_getaffinity(None)?;
-    let mut worker = match Worker::new(&serde_json::from_str(&first?)?) {
-        Ok(worker) => {
-            answer(&Answer::Ready)?;
-            worker
-        }
-        Err(error) => return answer(&Answer::Failed(error.to_string())),
-    };
-    for line in lines {
-        let order: Order = serde_json::from_str(&line?)?;
+    client::serve(Worker::new, |worker, order: &Order| {
         match order.core {
             Some(core) => pin(None, core),
             None => rustix::thread::sched_setaffinity(None, &everywhere)?,
         }
-        let done = worker.window(&order);
-        answer(&done.unwrap_or_else(|error| Answer::Failed(error.to_string())))?;
-    }
-    Ok(())
-}
-
-fn answer(answer: &Answer) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, answer)?;
-    writeln!(out)?;
-    out.flush()
+        worker.window(order)
+    })
 }
 
 struct Worker {
@@ -139,7 +117,7 @@ impl Worker {
         batches.into_iter().try_for_each(|at| getter.get(&self.uniform, at, TOUCH_BATCH, false))
     }
 
-    fn window(&mut self, order: &Order) -> io::Result<Answer> {
+    fn window(&mut self, order: &Order) -> io::Result<Window> {
         let cell = order.cell;
         let getter = self.getters.iter_mut().find(|(subject, _)| *subject == cell.subject);
         let (_, getter) =
@@ -163,7 +141,7 @@ impl Worker {
             done += steps * step;
             let took = start.elapsed();
             if took >= order.slice {
-                return Ok(Answer::Done { keys: done as u64, seconds: took.as_secs_f64() });
+                return Ok(Window { keys: done as u64, seconds: took.as_secs_f64() });
             }
         }
     }

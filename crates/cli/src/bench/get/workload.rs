@@ -3,13 +3,12 @@
 use barn_fabric::seam::{Random, Seeded};
 
 use super::cell::Choice;
+use crate::bench::workload::zipfian::Zipfian;
 
 /// A key: sixteen hexadecimal digits, which every peer's protocol can carry.
 pub(crate) type Key = [u8; 16];
 /// The length of a value.
 pub(crate) const VALUE_BYTES: usize = 32;
-/// YCSB's.
-const ZIPF_EXPONENT: f64 = 0.99;
 
 /// The key of a number. No two numbers have the same.
 pub(crate) fn key(number: u64) -> Key {
@@ -48,10 +47,10 @@ impl Pool {
         let numbers: Vec<u32> = match choice {
             Choice::Uniform => (0..draws).map(|_| random.below(u64::from(keys)) as u32).collect(),
             Choice::Zipf => {
-                let zipf = Zipf::new(keys);
+                let zipf = Zipfian::over(u64::from(keys));
                 // Hot keys are not neighbours.
-                let scattered = |rank: u32| (scatter(!u64::from(rank)) % u64::from(keys)) as u32;
-                (0..draws).map(|_| scattered(zipf.rank(random.next()))).collect()
+                let scattered = |rank: u64| (scatter(!rank) % u64::from(keys)) as u32;
+                (0..draws).map(|_| scattered(zipf.rank(&mut random))).collect()
             }
         };
         let lines = u128::from(memory_bytes / LINE_BYTES as u32);
@@ -61,36 +60,5 @@ impl Pool {
         };
         let offsets = numbers.iter().map(offset).collect();
         Self { keys: numbers.iter().map(|number| key(u64::from(*number))).collect(), offsets }
-    }
-}
-
-/// Zipf's law over ranks from 0 (Gray and others, "Quickly generating billion-record synthetic
-/// databases", SIGMOD 1994).
-struct Zipf {
-    keys: f64,
-    zeta: f64,
-    alpha: f64,
-    eta: f64,
-}
-
-impl Zipf {
-    fn new(keys: u32) -> Self {
-        let zeta = |keys: u32| (1..=keys).map(|rank| f64::from(rank).powf(-ZIPF_EXPONENT)).sum::<f64>();
-        let all = zeta(keys);
-        let eta = (1.0 - (2.0 / f64::from(keys)).powf(1.0 - ZIPF_EXPONENT)) / (1.0 - zeta(2) / all);
-        Self { keys: f64::from(keys), zeta: all, alpha: 1.0 / (1.0 - ZIPF_EXPONENT), eta }
-    }
-
-    fn rank(&self, random: u64) -> u32 {
-        let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
-        let at = uniform * self.zeta;
-        if at < 1.0 {
-            return 0;
-        }
-        if at < 1.0 + 0.5f64.powf(ZIPF_EXPONENT) {
-            return 1;
-        }
-        let rank = self.keys * (self.eta * uniform - self.eta + 1.0).powf(self.alpha);
-        rank.min(self.keys - 1.0) as u32
     }
 }

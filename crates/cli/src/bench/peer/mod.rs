@@ -55,6 +55,40 @@ impl From<PeerError> for std::io::Error {
     }
 }
 
+/// Peers that are not there, each once, and what brings them.
+#[derive(Debug, Default)]
+pub(crate) struct Absent(Vec<(&'static str, String)>);
+
+impl Absent {
+    /// What was started; nothing, and a note, if it is not there.
+    pub(crate) fn or_note<T>(
+        &mut self,
+        name: &'static str,
+        started: Result<T, PeerError>,
+    ) -> Result<Option<T>, PeerError> {
+        match started {
+            Ok(started) => Ok(Some(started)),
+            Err(PeerError::Absent { fix, .. }) => {
+                self.note(name, fix);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes one that is not there.
+    pub(crate) fn note(&mut self, name: &'static str, fix: String) {
+        if self.0.iter().all(|(other, _)| *other != name) {
+            self.0.push((name, fix));
+        }
+    }
+
+    /// A row for each.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        self.0.iter().map(|(name, fix)| absent_row(name, fix))
+    }
+}
+
 /// The command that builds the peers in.
 #[cfg(not(feature = "peers"))]
 pub(crate) const BUILD_THEM_IN: &str = "cargo build --release -p barn-cli --features peers";
@@ -62,4 +96,22 @@ pub(crate) const BUILD_THEM_IN: &str = "cargo build --release -p barn-cli --feat
 /// The row of a peer that could not be measured, with what to do about it.
 pub(crate) fn absent_row(name: &str, fix: &str) -> Row {
     Row::rate(format!("peer/{name}/absent: {fix}"), &[]).with("absent", fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_there_is_noted_once_and_who_fails_is_an_error() {
+        let gone = || Err::<u8, _>(PeerError::Absent { peer: "Redis", fix: "install it".into() });
+        let mut absent = Absent::default();
+        assert!(absent.or_note("redis", gone()).is_ok_and(|started| started.is_none()));
+        assert!(absent.or_note("redis", gone()).is_ok_and(|started| started.is_none()));
+        assert!(absent.or_note("memcached", Ok(7)).is_ok_and(|started| started == Some(7)));
+        assert!(absent.or_note::<u8>("memcached", Err(PeerError::failed("memcached", "broken"))).is_err());
+        let rows: Vec<Row> = absent.rows().collect();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].extra["absent"], "install it");
+    }
 }

@@ -18,11 +18,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one with room for so many items, on a Unix socket or on loopback.
+    /// Starts one with room for so many items of 16 and 32 bytes, on a Unix socket or on loopback.
     pub(crate) fn start(items: u64, unix: bool) -> Result<Self, PeerError> {
+        Self::start_for(items, ITEM_BYTES_MAX, unix)
+    }
+
+    /// The same, for items that take so many bytes at the most, with all that goes with them.
+    pub(crate) fn start_for(items: u64, item_bytes_max: u64, unix: bool) -> Result<Self, PeerError> {
         let (process, [place]) = PeerProcess::start("memcached", "memcached", |directory| {
             let mut command = Command::new("memcached");
-            command.arg("-m").arg((items * ITEM_BYTES_MAX / (1 << 20) + 64).to_string());
+            command.arg("-m").arg((items * item_bytes_max / (1 << 20) + 64).to_string());
             // So large a hash table that it never grows; never an eviction; a thread for each client.
             command.arg("-o").arg(format!("hashpower={}", (items.max(1 << 16).ilog2() + 1).min(30)));
             command.args(["-M", "-t", "2"]);
