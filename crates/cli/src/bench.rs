@@ -8,6 +8,8 @@ pub mod fabric;
 pub mod figures;
 pub mod get;
 pub(crate) mod node;
+pub mod page;
+pub mod papers;
 pub(crate) mod peer;
 pub mod put;
 pub mod recover;

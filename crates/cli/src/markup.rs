@@ -11,7 +11,7 @@ pub fn escape(text: &str) -> String {
     for character in text.chars() {
         match character {
             '&' => out.push_str("&amp;"),
-            '<' if !planted("markup-less-than") => out.push_str("&lt;"),
+            '<' if !planted("markup_less_than") => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),

@@ -112,7 +112,7 @@ impl Laid {
     pub(super) fn place(&self, value: f64) -> f64 {
         let part = match self.scale {
             Scale::Linear => (value - self.least) / (self.most - self.least),
-            Scale::Log if planted("plot-log-is-linear") => (value - self.least) / (self.most - self.least),
+            Scale::Log if planted("plot_log_is_linear") => (value - self.least) / (self.most - self.least),
             Scale::Log => (value / self.least).ln() / (self.most / self.least).ln(),
         };
         if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) }

@@ -7,14 +7,26 @@ use super::Row;
 const HEAD: [&str; COLUMNS] = ["name", "value", "spread", "beside", "beside value", "ratio", "aim"];
 const COLUMNS: usize = 7;
 
-/// Writes the rows, leaving out the columns on the right that no row has.
-pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+/// How many columns the rows need: those on the right that no row has are left out.
+fn count(rows: &[Row]) -> usize {
     let aims = rows.iter().any(|row| row.extra.contains_key("aim") || row.extra.contains_key("bound"));
-    let columns = match rows.iter().any(|row| row.beside.is_some()) {
+    match rows.iter().any(|row| row.beside.is_some()) {
         _ if aims => COLUMNS,
         true => COLUMNS - 1,
         false => 3,
-    };
+    }
+}
+
+/// The same table as head and cells, for pages.
+pub(crate) fn columns(rows: &[Row]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let count = count(rows);
+    let lines = rows.iter().map(|row| cells(row).into_iter().take(count).collect());
+    (HEAD[..count].to_vec(), lines.collect())
+}
+
+/// Writes the rows.
+pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    let columns = count(rows);
     let mut lines = vec![HEAD.map(str::to_owned)];
     lines.extend(rows.iter().map(cells));
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
@@ -65,7 +77,7 @@ fn plain(value: f64) -> String {
 }
 
 /// A figure with its unit, scaled: 1500 ns is 1.50 µs, 2.5e6 ops/s is 2.50 Mops/s.
-fn scaled(value: f64, unit: &str) -> String {
+pub(crate) fn scaled(value: f64, unit: &str) -> String {
     let (steps, unit): (&[(f64, &str)], &str) = match unit {
         "ns" => (&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")], ""),
         unit if unit.ends_with("/s") => (&[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")], unit),

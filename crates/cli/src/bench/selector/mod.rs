@@ -157,7 +157,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
         let mut site = Site::start(transport)?;
         for (name, rivals) in [("plenty", 0), ("little", RIVALS)] {
             progress.show(&format!("{transport}/{name}"));
-            report.push(site.sweep(rivals, slice, repeats)?.row(&format!("{transport}/{name}/auto")));
+            report.push(site.sweep(0..=10, rivals, slice, repeats)?.row(&format!("{transport}/{name}/auto")));
             progress.step(name);
         }
         progress.show(&format!("{transport}/spike"));
@@ -192,8 +192,8 @@ pub(crate) struct Site {
 
 /// What every mix, and `auto`, did: gets a second, by repeat.
 pub(crate) struct Sweep {
-    /// 0 to 100 % by request, in steps of 10.
-    pub(crate) mixes: Vec<Vec<f64>>,
+    /// Tenths by request, and what that did.
+    pub(crate) mixes: Vec<(u8, Vec<f64>)>,
     /// Whichever way the selector chose.
     pub(crate) auto: Vec<f64>,
 }
@@ -208,15 +208,21 @@ impl Site {
         Ok(Self { table: fill(&barn)?, reader, _node: node })
     }
 
-    /// Every mix and `auto` in turn, while the node shares its core with so many threads.
-    pub(crate) fn sweep(&mut self, rivals: usize, slice: Duration, repeats: usize) -> io::Result<Sweep> {
+    /// Mixes of so many tenths and `auto` in turn, while the node shares its core with so many threads.
+    pub(crate) fn sweep(
+        &mut self,
+        tenths: impl Iterator<Item = u8>,
+        rivals: usize,
+        slice: Duration,
+        repeats: usize,
+    ) -> io::Result<Sweep> {
         let _rivals = Rivals::start(rivals);
-        let mut sweep = Sweep { mixes: vec![Vec::new(); 11], auto: Vec::new() };
+        let mut sweep = Sweep { mixes: tenths.map(|tenth| (tenth, Vec::new())).collect(), auto: Vec::new() };
         // Memory is mapped, and the selector learns, before anything counts.
         self.reader.read(&self.table.read_by(Way::Auto), slice)?;
         for _ in 0..repeats {
-            for (tenth, samples) in (0..).zip(&mut sweep.mixes) {
-                samples.push(self.reader.read(&self.table.read_by(Way::Mix(tenth * 10)), slice)?);
+            for (tenth, samples) in &mut sweep.mixes {
+                samples.push(self.reader.read(&self.table.read_by(Way::Mix(*tenth * 10)), slice)?);
             }
             sweep.auto.push(self.reader.read(&self.table.read_by(Way::Auto), slice)?);
         }
@@ -226,17 +232,22 @@ impl Site {
 
 impl Sweep {
     /// The mix with the highest median: tenths by request, and what it did.
-    pub(crate) fn best(&self) -> (usize, &[f64]) {
+    pub(crate) fn best(&self) -> (u8, &[f64]) {
         let median = |samples: &[f64]| Spread::of(samples).median;
-        let best = self.mixes.iter().enumerate();
-        let best = best.max_by(|one, other| median(one.1).total_cmp(&median(other.1)));
-        best.map_or((0, &[]), |(tenth, samples)| (tenth, samples))
+        let best = self.mixes.iter().max_by(|one, other| median(&one.1).total_cmp(&median(&other.1)));
+        best.map_or((0, &[]), |(tenth, samples)| (*tenth, samples))
+    }
+
+    /// What a mix did; nothing if it was not measured.
+    pub(crate) fn mix(&self, tenth: u8) -> &[f64] {
+        self.mixes.iter().find(|(of, _)| *of == tenth).map_or(&[], |(_, samples)| samples)
     }
 
     /// `auto` beside the best mix.
     fn row(&self, name: &str) -> Row {
         let (tenth, best) = self.best();
-        let medians: Vec<f64> = self.mixes.iter().map(|samples| Spread::of(samples).median.round()).collect();
+        let medians: Vec<f64> =
+            self.mixes.iter().map(|(_, samples)| Spread::of(samples).median.round()).collect();
         let row = Row::rate(name, &self.auto).beside(format!("{} % by request", tenth * 10), best);
         row.aim(0.95).with("sweep", medians)
     }
@@ -314,9 +325,11 @@ mod tests {
 
     #[test]
     fn the_best_mix_is_the_one_with_the_highest_median() {
-        let mut sweep = Sweep { mixes: vec![vec![1.0, 1.0, 9.0]; 11], auto: vec![2.0] };
-        sweep.mixes[3] = vec![2.0, 2.0, 2.0];
+        let mixes = (0..=10).map(|tenth| (tenth, vec![1.0, 1.0, 9.0])).collect();
+        let mut sweep = Sweep { mixes, auto: vec![2.0] };
+        sweep.mixes[3].1 = vec![2.0, 2.0, 2.0];
         assert_eq!(sweep.best(), (3, &[2.0, 2.0, 2.0][..]));
+        assert_eq!((sweep.mix(3), sweep.mix(11)), (&[2.0, 2.0, 2.0][..], &[][..]));
         let row = sweep.row("shm/plenty/auto");
         assert_eq!((row.beside.as_deref(), row.ratio), (Some("30 % by request"), Some(1.0)));
     }
