@@ -85,12 +85,13 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         Bench::Figures(args) => bench::figures::run(args)?,
         Bench::Get(args) => bench::get::run(args)?,
         Bench::Papers(args) => {
-            let report = bench::papers::run(args)?;
-            if !json {
-                bench::papers::write_table(&report, &mut anstream::stdout().lock())?;
-                return Ok(Exit::Ok);
+            let papers = bench::papers::run(args)?;
+            let mut out = anstream::stdout().lock();
+            match json {
+                true => papers.report.write_json(&mut out)?,
+                false => bench::papers::write_table(&papers.report, &mut out)?,
             }
-            report
+            return papers.failed.first().map_or(Ok(Exit::Ok), |why| Err(io::Error::other(why.clone())));
         }
         Bench::Report(args) => {
             bench::page::run(args, json)?;

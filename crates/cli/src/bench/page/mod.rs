@@ -4,8 +4,8 @@
 //! that anybody can challenge a figure. Before each part a fixed piece of work is timed, and the page begins
 //! with whether the machine was loaded.
 //!
-//! What always holds: a part that fails is named on the page with what went wrong, and the others are there
-//! all the same; then the command ends with an error.
+//! What always holds: a part that fails is named on the page with what went wrong, and what was measured is
+//! there all the same; then the command ends with an error.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ pub struct Section {
     pub about: String,
     /// The command that measures it alone.
     pub command: String,
-    /// Its rows; nothing if it failed.
+    /// Its rows; nothing if all of it failed.
     pub report: Option<Report>,
     /// Its figures.
     #[serde(skip)]
@@ -147,7 +147,7 @@ fn measure(args: &Args) -> Page {
 impl Section {
     fn new(part: &Part, args: &Args, measured: io::Result<Measured>) -> Self {
         let (report, plots, failed) = match measured {
-            Ok(measured) => (Some(measured.report), measured.plots, None),
+            Ok(measured) => (Some(measured.report), measured.plots, measured.failed),
             Err(error) => (None, Vec::new(), Some(error.to_string())),
         };
         let (title, about) = (part.title.to_owned(), part.about.to_owned());

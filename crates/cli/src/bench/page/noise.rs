@@ -13,7 +13,7 @@ use barn_layout::planted;
 use serde::Serialize;
 
 use crate::machine::kernel::load_average;
-use crate::machine::{Machine, Source};
+use crate::machine::{HugePages, Machine, Source};
 use crate::report::Spread;
 
 /// Cores that others may use: a tenth of one is what an idle system's services take at times.
@@ -219,6 +219,17 @@ impl Noise {
     }
 }
 
+fn huge_pages(pages: &HugePages) -> String {
+    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "unknown".to_owned());
+    format!(
+        "{} of 2 MiB and {} of 1 GiB reserved; transparent: {}; of shared memory: {}",
+        pages.reserved_2mib,
+        pages.reserved_1gib,
+        mode(&pages.transparent),
+        mode(&pages.transparent_shared)
+    )
+}
+
 /// The machine's facts, by name.
 pub(super) fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let bytes = crate::machine::bytes;
@@ -235,7 +246,7 @@ pub(super) fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
             format!("{}, {} of it free", bytes(machine.memory_bytes), bytes(machine.memory_available_bytes)),
         ),
         ("kernel", format!("Linux {}", machine.kernel)),
-        ("huge pages", format!("{:?}", machine.huge_pages)),
+        ("huge pages", huge_pages(&machine.huge_pages)),
         ("virtual machine", virtual_machine),
         (
             "build",

@@ -21,6 +21,8 @@ pub(super) struct Part {
 pub(super) struct Measured {
     pub(super) report: Report,
     pub(super) plots: Vec<Plot>,
+    /// What of it failed.
+    pub(super) failed: Option<String>,
 }
 
 /// What a part is given.
@@ -72,17 +74,18 @@ pub(super) const ALL: &[Part] = &[
         title: "The papers",
         words: &["papers"],
         about: "Headline claims of Pilaf, FaRM, HERD, RStore and Cell: their value, ours, a verdict that follows from both, and their figures.",
-        run: |run| papers::measure(&run.args()?, run.done).map(Measured::from),
+        run: |run| Ok(papers::measure(&run.args()?, run.done).into()),
     },
 ];
 
 fn plain(report: io::Result<Report>) -> io::Result<Measured> {
-    Ok(Measured { report: report?, plots: Vec::new() })
+    Ok(Measured { report: report?, plots: Vec::new(), failed: None })
 }
 
 impl From<papers::Papers> for Measured {
     fn from(papers: papers::Papers) -> Self {
-        Self { report: papers.report, plots: papers.plots }
+        let failed = (!papers.failed.is_empty()).then(|| papers.failed.join("; "));
+        Self { report: papers.report, plots: papers.plots, failed }
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! What always holds: everybody asks for the same keys in the same order; a key that is not found, or whose
 //! value has another length, is an error. Values of `puts` in a hundred operations are replaced, spread evenly.
+//! A cache may forget (every put goes to the end of its log, which comes round): there, what is missing is put
+//! again, as its users do, and only more than one in a hundred is an error.
 
 use std::io;
 use std::sync::Arc;
 
-use barn::{Barn, Found, Pointer, Table};
+use barn::{Barn, Found, Kind, Pointer, Table};
 use barn_fabric::{Connection, Pipeline, RemoteRegion};
 use barn_server::Method;
 
@@ -99,13 +101,30 @@ fn checked(found: Option<usize>, plan: &Plan) -> io::Result<()> {
 /// A client of a table.
 pub(super) struct OfTable {
     pub(super) table: Table,
-    pub(super) plan: Plan,
-    pub(super) found: Found,
+    plan: Plan,
+    found: Found,
+    /// Operations so far, and keys that a cache had forgotten.
+    done: u64,
+    forgotten: u64,
 }
+
+/// A cache may have forgotten one key in so many, after the first few.
+const FORGOTTEN_EVERY: u64 = 100;
 
 impl OfTable {
     pub(super) fn new(table: Table, plan: Plan) -> Self {
-        Self { table, plan, found: Found::default() }
+        Self { table, plan, found: Found::default(), done: 0, forgotten: 0 }
+    }
+
+    /// A key is not there: for a cache that is a miss, which is mended and counted.
+    fn missing(&mut self, step: usize) -> io::Result<()> {
+        self.forgotten += 1;
+        let few = self.forgotten * FORGOTTEN_EVERY <= self.done + FORGOTTEN_EVERY * TURN as u64;
+        if self.table.options().kind != Kind::Cache || !few {
+            return checked(None, &self.plan);
+        }
+        let put = self.table.put(self.plan.workload.at(step), &self.plan.value);
+        put.map(drop).map_err(io::Error::other)
     }
 }
 
@@ -118,9 +137,13 @@ impl Client for OfTable {
                 self.table.put(key, &self.plan.value).map_err(io::Error::other)?;
                 continue;
             }
-            let found = self.table.find_into(key, &mut self.found).map_err(io::Error::other)?;
-            checked(found.then_some(self.found.value.len()), &self.plan)?;
+            if self.table.find_into(key, &mut self.found).map_err(io::Error::other)? {
+                checked(Some(self.found.value.len()), &self.plan)?;
+            } else {
+                self.missing(step)?;
+            }
         }
+        self.done += TURN as u64;
         Ok(TURN as u64)
     }
 }
@@ -283,6 +306,9 @@ impl Client for OfObjects {
 
 #[cfg(test)]
 mod tests {
+    use barn::TableOptions;
+    use barn::node::NodeConfig;
+
     use super::*;
 
     #[test]
@@ -306,6 +332,27 @@ mod tests {
             keys.dedup();
             assert_eq!(keys.len(), 1000);
         }
+    }
+
+    #[test]
+    fn a_cache_may_forget_a_few_keys_and_no_other_table_any() {
+        let barn = Barn::embedded_with(NodeConfig::embedded().memory(64 << 20)).expect("starts");
+        let workload = Workload::new(1000, 16, Choice::Uniform);
+        let reader = |kind: Kind, name: &str| {
+            let options = TableOptions { kind, memory_bytes: 4 << 20, ..TableOptions::default() };
+            let table = barn.table_with(name, options).expect("is made");
+            for number in 0..workload.count() {
+                table.put(workload.key(number), &[7; 8]).expect("is put");
+            }
+            // One key is gone, and will be asked for.
+            table.delete(workload.at(1)).expect("is there");
+            OfTable::new(table, Plan::new(&workload, 8, 0))
+        };
+        assert!(reader(Kind::Hopscotch, "table").turn().is_err());
+        let mut cache = reader(Kind::Cache, "cache");
+        assert!(cache.turn().is_ok() && cache.forgotten == 1);
+        cache.forgotten = 1_000_000;
+        assert!(cache.missing(1).is_err(), "one that forgets everything measures nothing");
     }
 
     #[test]

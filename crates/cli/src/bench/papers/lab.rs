@@ -17,13 +17,22 @@ pub(super) struct Lab<'a> {
     pub(super) plots: Vec<(Paper, Plot)>,
     /// Stores that are not installed, and what brings them.
     pub(super) absent: Vec<String>,
+    /// Studies that failed, and why.
+    pub(super) failed: Vec<String>,
     /// Benchmarks that have been run already.
     known: &'a [&'a Report],
 }
 
 impl<'a> Lab<'a> {
     pub(super) fn new(quick: bool, known: &'a [&'a Report]) -> Self {
-        Self { quick, values: Values::default(), plots: Vec::new(), absent: Vec::new(), known }
+        Self {
+            quick,
+            values: Values::default(),
+            plots: Vec::new(),
+            absent: Vec::new(),
+            failed: Vec::new(),
+            known,
+        }
     }
 
     /// How long and how often everything is measured.

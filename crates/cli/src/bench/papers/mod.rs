@@ -56,22 +56,24 @@ pub struct Papers {
     pub report: Report,
     /// In the order of the papers.
     pub plots: Vec<Plot>,
+    /// Studies that failed, and why: their claims are not measured.
+    pub failed: Vec<String>,
 }
 
 /// Measures, and writes the figures where they are wanted.
-pub fn run(args: &Args) -> io::Result<Report> {
-    let papers = measure(args, &[])?;
+pub fn run(args: &Args) -> io::Result<Papers> {
+    let papers = measure(args, &[]);
     if let Some(directory) = &args.svg {
         std::fs::create_dir_all(directory)?;
         for plot in &papers.plots {
             std::fs::write(directory.join(plot.file_name()), plot.svg())?;
         }
     }
-    Ok(papers.report)
+    Ok(papers)
 }
 
-/// Measures. Rows of benchmarks that have been run are taken from there.
-pub fn measure(args: &Args, known: &[&Report]) -> io::Result<Papers> {
+/// Measures. Rows of benchmarks that have been run are taken from there. A study that fails leaves the others.
+pub fn measure(args: &Args, known: &[&Report]) -> Papers {
     let studies: Vec<_> = studies::ALL
         .into_iter()
         .filter(|study| args.paper.is_none_or(|paper| study.papers.contains(&paper)))
@@ -82,15 +84,16 @@ pub fn measure(args: &Args, known: &[&Report]) -> io::Result<Papers> {
         progress.show(study.name);
         // A study may keep this thread on one core; the next begins anywhere.
         let _anywhere = Affinity::keep();
-        let named = |error| io::Error::other(format!("{}: {error}", study.name));
-        (study.run)(&mut lab).map_err(named)?;
+        if let Err(error) = (study.run)(&mut lab) {
+            lab.failed.push(format!("{}: {error}", study.name));
+        }
         progress.step(study.name);
     }
     let mut report = Report::new("papers");
     report.rows = claims::of(args.paper).map(|claim| row(claim, &lab)).collect();
     let wanted = |paper: &Paper| args.paper.is_none_or(|wanted| wanted == *paper);
     let plots = lab.plots.into_iter().filter(|(paper, _)| wanted(paper)).map(|(_, plot)| plot).collect();
-    Ok(Papers { report, plots })
+    Papers { report, plots, failed: lab.failed }
 }
 
 /// A claim, what we have, and what follows.
@@ -104,8 +107,8 @@ fn row(claim: &Claim, lab: &Lab<'_>) -> Row {
         (_, Ours::NotBuilt(what)) => Verdict::NotBuilt { what: what.to_owned() },
         (Ok(spread), _) => claim.judge(spread),
         (Err(missing), _) => {
-            let absent = if lab.absent.is_empty() { missing.to_owned() } else { lab.absent.join("; ") };
-            Verdict::NotMeasured { why: absent }
+            let why: Vec<&str> = lab.failed.iter().chain(&lab.absent).map(String::as_str).collect();
+            Verdict::NotMeasured { why: if why.is_empty() { missing.to_owned() } else { why.join("; ") } }
         }
     };
     let samples = ours.map_or(Vec::new(), |spread| vec![spread.low, spread.median, spread.high]);

@@ -16,8 +16,10 @@ use crate::bench::peer::{PeerError, memcached, redis};
 
 /// Enough for a table of each design with values of a kilobyte, while they grow.
 const NODE_BYTES: u64 = 768 << 20;
-/// A bounded cache takes so many times the bytes of its keys and values, so that it forgets nothing.
+/// A bounded cache takes so many times the bytes of its keys and values, and no less than this: what is put
+/// again goes to the end of its log, and the longer that is, the later it comes round and forgets.
 const CACHE_ROOM: u64 = 4;
+const CACHE_BYTES_MIN: u64 = 128 << 20;
 /// Bytes around a key and its value.
 const ENTRY_BYTES: u64 = 64;
 /// Keys loaded at once.
@@ -83,7 +85,7 @@ impl Design {
                 0
             },
             neighbourhood: self.neighbourhood,
-            memory_bytes: (keys * (value_bytes as u64 + ENTRY_BYTES) * CACHE_ROOM).max(16 << 20),
+            memory_bytes: (keys * (value_bytes as u64 + ENTRY_BYTES) * CACHE_ROOM).max(CACHE_BYTES_MIN),
             ..TableOptions::default()
         }
     }
