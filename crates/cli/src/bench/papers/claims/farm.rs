@@ -156,6 +156,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         value: 8.0,
         ours: Ours::Ratio("farm/lookups/one-sided/1", "farm/lookups/tcp-24/1"),
         rule: Rule::AtLeast { holds: 8.0, direction: 1.0 },
+        otherwise: "loopback carries a whole batch in one call, and no batch is split over 20 machines",
         ..RATIO
     },
     Claim {
@@ -165,6 +166,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         value: 3.0,
         ours: Ours::Ratio("farm/lookups/one-sided/1", "farm/lookups/tcp-100/1"),
         rule: Rule::AtLeast { holds: 3.0, direction: 1.0 },
+        otherwise: "loopback carries a whole batch in one call, and no batch is split over 20 machines",
         ..RATIO
     },
     Claim {
