@@ -9,6 +9,8 @@ pub mod fabric;
 pub mod figures;
 pub mod get;
 pub(crate) mod node;
+pub mod page;
+pub mod papers;
 pub(crate) mod peer;
 pub mod peers;
 pub mod put;

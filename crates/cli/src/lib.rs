@@ -8,7 +8,8 @@
 //! - [`transfer`]: entries as files, for import and export;
 //! - [`settings`], [`failure`]: the settings of a node as flags; what went wrong, and the exit code;
 //! - [`logs`]: how a node's log is written;
-//! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar.
+//! - [`report`] and [`progress`]: the one form of every benchmark's result, and its bar;
+//! - [`plot`] and [`markup`]: results as curves; text made safe for the pages they are on.
 //!
 //! What always holds: a missing or garbled file under `/proc` or `/sys` is "unknown", never
 //! a panic; results go to standard output, everything else to standard error.
@@ -27,7 +28,9 @@ pub mod entry;
 pub mod failure;
 pub mod logs;
 pub mod machine;
+pub mod markup;
 pub mod node;
+pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod settings;

@@ -15,6 +15,8 @@ use crate::machine::Machine;
 
 mod table;
 
+pub(crate) use table::{columns, scaled};
+
 /// Which way a figure improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

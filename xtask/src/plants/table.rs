@@ -504,6 +504,11 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "config_environment_over_flags", gate: unit("barn-server", PRECEDENCE), fails: PRECEDENCE },
     Plant { name: "data_shared_by_nodes", gate: unit("barn-server", CLAIMED), fails: CLAIMED },
     Plant { name: "rates_ignore_time", gate: unit("barn-cli", OWN_CLOCKS), fails: OWN_CLOCKS },
+    // Pages and figures: what must not look better than it was.
+    Plant { name: "markup_less_than", gate: unit("barn-cli", HOSTILE_NAME), fails: HOSTILE_NAME },
+    Plant { name: "plot_log_is_linear", gate: unit("barn-cli", LOG_AXIS), fails: LOG_AXIS },
+    Plant { name: "page_loaded_is_quiet", gate: unit("barn-cli", LOADED), fails: LOADED },
+    Plant { name: "papers_verdict_always_holds", gate: unit("barn-cli", VERDICTS), fails: VERDICTS },
     Plant {
         name: "export_forgets_expiry",
         gate: unit("barn-cli", "json_lines"),
@@ -602,6 +607,11 @@ pub(super) const PLANTS: &[Plant] = &[
 
 /// Lookups without a future.
 const AT_ONCE: &str = "lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long_way";
+/// Tests of pages and figures.
+const HOSTILE_NAME: &str = "a_hostile_name_is_only_text";
+const LOG_AXIS: &str = "equal_factors_are_equally_far_apart_on_a_log_axis";
+const LOADED: &str = "every_sign_alone_makes_a_loaded_machine_say_that_it_is";
+const VERDICTS: &str = "the_median_decides_and_the_spread_says_how_surely";
 
 /// Tests of spaces.
 const LET_GO: &str = "what_is_dropped_is_let_go_and_what_is_freed_comes_back_empty";

@@ -54,6 +54,24 @@ pub(crate) fn pin(process: Option<rustix::process::Pid>, core: usize) {
     let _ = rustix::thread::sched_setaffinity(process, &cores);
 }
 
+/// Where this thread may run, kept: dropped, it may run there again, whatever it was pinned to meanwhile.
+pub(crate) struct Affinity(Option<rustix::thread::CpuSet>);
+
+impl Affinity {
+    /// As it is now.
+    pub(crate) fn keep() -> Self {
+        Self(rustix::thread::sched_getaffinity(None).ok())
+    }
+}
+
+impl Drop for Affinity {
+    fn drop(&mut self) {
+        if let Some(cores) = &self.0 {
+            let _ = rustix::thread::sched_setaffinity(None, cores);
+        }
+    }
+}
+
 /// Seconds of CPU that a process has used so far, over all its threads.
 pub(crate) fn cpu_seconds(process: u32) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();

@@ -25,6 +25,18 @@ pub enum Bench {
     /// Node, peers and clients are processes of their own, and are measured in turn.
     Get(bench::get::Args),
 
+    /// The papers' headline claims: their value, ours, and a verdict that follows from both; their figures as
+    /// SVG.
+    ///
+    /// Claims are of three kinds: such that no hardware changes, ratios that can be measured here, and such
+    /// about what is not built yet. Redis and memcached over loopback stand for the papers' stores over TCP.
+    Papers(bench::papers::Args),
+
+    /// Everything, as one page: tables, figures, the machine, how noisy it was, and the command for each table.
+    ///
+    /// Says plainly at the top if the machine was loaded. `--quick` takes less than three minutes.
+    Report(bench::page::Args),
+
     /// Puts: what durability costs, beside a bare log of the same disk and Redis.
     Put(bench::put::Args),
 
@@ -88,6 +100,19 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let report = match &args.bench {
         Bench::Figures(args) => bench::figures::run(args)?,
         Bench::Get(args) => bench::get::run(args)?,
+        Bench::Papers(args) => {
+            let papers = bench::papers::run(args)?;
+            let mut out = anstream::stdout().lock();
+            match json {
+                true => papers.report.write_json(&mut out)?,
+                false => bench::papers::write_table(&papers.report, &mut out)?,
+            }
+            return papers.failed.first().map_or(Ok(Exit::Ok), |why| Err(io::Error::other(why.clone())));
+        }
+        Bench::Report(args) => {
+            bench::page::run(args, json)?;
+            return Ok(Exit::Ok);
+        }
         Bench::Put(args) => bench::put::run(args)?,
         Bench::Recover(args) => bench::recover::run(args)?,
         Bench::Peers(args) => bench::peers::run(args)?,

@@ -17,25 +17,37 @@ const FIELDS: [(&str, &str, &str); 6] = [
     ("server CPU / M", "server_cpu_s_per_million", "s"),
 ];
 
-/// Writes the rows, leaving out the columns on the right that no row has.
-pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+/// How many columns the rows need: those on the right that no row has are left out.
+fn count(rows: &[Row]) -> usize {
     let aims = rows.iter().any(|row| row.extra.contains_key("aim") || row.extra.contains_key("bound"));
-    let columns = match rows.iter().any(|row| row.beside.is_some()) {
+    match rows.iter().any(|row| row.beside.is_some()) {
         _ if aims => COLUMNS,
         true => COLUMNS - 1,
         false => 3,
-    };
+    }
+}
+
+/// Head and cells; columns that no row has are left out.
+pub(crate) fn columns(rows: &[Row]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let count = count(rows);
     // All or none: half of them would say little.
     let fields = if rows.iter().any(|row| row.extra.contains_key("p50_ns")) { &FIELDS[..] } else { &[] };
-    let mut lines = vec![HEAD[..columns].iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
-    lines[0].extend(fields.iter().map(|(head, ..)| (*head).to_owned()));
-    lines.extend(rows.iter().map(|row| {
+    let head = HEAD[..count].iter().copied().chain(fields.iter().map(|(head, ..)| *head));
+    let lines = rows.iter().map(|row| {
         let further = fields.iter().map(|(_, field, unit)| {
             let value = row.extra.get(*field).and_then(serde_json::Value::as_f64);
             value.map_or_else(String::new, |value| scaled(value, unit))
         });
-        cells(row).into_iter().take(columns).chain(further).collect()
-    }));
+        cells(row).into_iter().take(count).chain(further).collect()
+    });
+    (head.collect(), lines.collect())
+}
+
+/// Writes the rows.
+pub(super) fn write(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    let (head, body) = columns(rows);
+    let mut lines = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    lines.extend(body);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     for line in &lines {
@@ -84,7 +96,7 @@ fn plain(value: f64) -> String {
 }
 
 /// A figure with its unit, scaled: 1500 ns is 1.50 µs, 2.5e6 ops/s is 2.50 Mops/s.
-fn scaled(value: f64, unit: &str) -> String {
+pub(crate) fn scaled(value: f64, unit: &str) -> String {
     let (steps, unit): (&[(f64, &str)], &str) = match unit {
         "ns" => (&[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")], ""),
         unit if unit.ends_with("/s") => (&[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")], unit),

@@ -29,6 +29,10 @@ const LINEAR_SLOTS: u64 = 1 << 24;
 pub(super) fn measure(scale: Scale) -> io::Result<Vec<Row>> {
     let keys = scale.hopscotch_keys;
     let (h8, h6) = (hopscotch::figures(8, keys), hopscotch::figures(6, keys));
+    // What is no number would be taken for zero, which keeps every bound.
+    if [h8.reads_per_lookup, h6.space].iter().any(|figure| !figure.is_finite()) {
+        return Err(io::Error::other("the hopscotch table could not be filled"));
+    }
     let cuckoo =
         cuckoo::probes(FILL, SEED).ok_or_else(|| io::Error::other("the cuckoo table holds no 75 %"))?;
     let linear = cuckoo::linear_probes(FILL, SEED);

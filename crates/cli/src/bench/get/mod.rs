@@ -24,7 +24,7 @@ use crate::bench::timing::Effort;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
 
-mod cell;
+pub(crate) mod cell;
 mod crew;
 mod getter;
 mod rows;

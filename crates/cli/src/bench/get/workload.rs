@@ -43,16 +43,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// So many draws from `keys` keys, with places in so much memory.
     pub(crate) fn new(choice: Choice, keys: u32, draws: usize, seed: u64, memory_bytes: u32) -> Self {
-        let mut random = Seeded::new(seed);
-        let numbers: Vec<u32> = match choice {
-            Choice::Uniform => (0..draws).map(|_| random.below(u64::from(keys)) as u32).collect(),
-            Choice::Zipf => {
-                let zipf = Zipfian::over(u64::from(keys));
-                // Hot keys are not neighbours.
-                let scattered = |rank: u64| (scatter(!rank) % u64::from(keys)) as u32;
-                (0..draws).map(|_| scattered(zipf.rank(&mut random))).collect()
-            }
-        };
+        let numbers = numbers(choice, keys, draws, seed);
         let lines = u128::from(memory_bytes / LINE_BYTES as u32);
         let offset = |number: &u32| {
             let line = (u128::from(scatter(u64::from(*number))) * lines) >> 64;
@@ -60,5 +51,19 @@ impl Pool {
         };
         let offsets = numbers.iter().map(offset).collect();
         Self { keys: numbers.iter().map(|number| key(u64::from(*number))).collect(), offsets }
+    }
+}
+
+/// The numbers of so many keys to ask for, in order.
+pub(crate) fn numbers(choice: Choice, keys: u32, draws: usize, seed: u64) -> Vec<u32> {
+    let mut random = Seeded::new(seed);
+    match choice {
+        Choice::Uniform => (0..draws).map(|_| random.below(u64::from(keys)) as u32).collect(),
+        Choice::Zipf => {
+            let zipf = Zipfian::over(u64::from(keys));
+            // Hot keys are not neighbours.
+            let scattered = |rank: u64| (scatter(!rank) % u64::from(keys)) as u32;
+            (0..draws).map(|_| scattered(zipf.rank(&mut random))).collect()
+        }
     }
 }

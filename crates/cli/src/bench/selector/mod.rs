@@ -24,8 +24,9 @@ use barn::{Barn, Connect, Found, Table, TableOptions, Way};
 
 use crate::bench::node::BenchNode;
 use crate::bench::timing::pin;
+use crate::plot;
 use crate::progress::Progress;
-use crate::report::{Better, Bound, Report, Row};
+use crate::report::{Better, Bound, Report, Row, Spread};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -95,7 +96,7 @@ impl Drop for Rivals {
 }
 
 /// A reader of random keys.
-struct Reader {
+pub(crate) struct Reader {
     random: u64,
     found: Found,
 }
@@ -153,26 +154,21 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let mut progress = Progress::new(transports.len() as u64 * 3);
     let mut drawings = Vec::new();
     for transport in transports {
-        let node = BenchNode::start(256 << 20, 0, None)?;
-        pin(None, CLIENT_CORE);
-        let barn = Connect::new().to(&node.address(transport)).map_err(failed)?;
-        let table = fill(&barn)?;
-        let mut reader = Reader { random: 0x5eed_1234_5678, found: Found::default() };
+        let mut site = Site::start(transport)?;
         for (name, rivals) in [("plenty", 0), ("little", RIVALS)] {
             progress.show(&format!("{transport}/{name}"));
-            let _rivals = Rivals::start(rivals);
-            report.push(sweep(&format!("{transport}/{name}/auto"), &table, &mut reader, slice, repeats)?);
+            report.push(site.sweep(0..=10, rivals, slice, repeats)?.row(&format!("{transport}/{name}/auto")));
             progress.step(name);
         }
         progress.show(&format!("{transport}/spike"));
-        let (moments, changes) = spike(&table, &mut reader)?;
+        let (moments, changes) = spike(&site.table, &mut site.reader)?;
         let settled = changes.iter().map(|change| settled(&moments, *change)).fold(0.0, f64::max);
         let row = Row::new(format!("{transport}/spike/settled"), "s", Better::Lower, &[settled]);
         report.push(row.bound(Bound::AtMost(1.0)));
         drawings.push((transport, moments, changes));
         progress.step("spike");
     }
-    std::fs::write(&args.svg, draw::svg(&drawings))?;
+    std::fs::write(&args.svg, plot::stack(&draw::plots(&drawings)))?;
     Ok(report)
 }
 
@@ -187,27 +183,74 @@ fn fill(barn: &Barn) -> io::Result<Table> {
     Ok(table)
 }
 
-/// Every mix and `auto` in turn; `auto` beside the best mix.
-fn sweep(name: &str, table: &Table, reader: &mut Reader, slice: Duration, repeats: usize) -> io::Result<Row> {
-    let mixes: Vec<Way> = (0..=10).map(|tenth| Way::Mix(tenth * 10)).chain([Way::Auto]).collect();
-    let mut samples = vec![Vec::new(); mixes.len()];
-    // Memory is mapped, and the selector learns, before anything counts.
-    reader.read(&table.read_by(Way::Auto), slice)?;
-    for _ in 0..repeats {
-        for (way, samples) in mixes.iter().zip(&mut samples) {
-            samples.push(reader.read(&table.read_by(*way), slice)?);
-        }
+/// A node, a table and who reads it.
+pub(crate) struct Site {
+    table: Table,
+    reader: Reader,
+    _node: BenchNode,
+}
+
+/// What every mix, and `auto`, did: gets a second, by repeat.
+pub(crate) struct Sweep {
+    /// Tenths by request, and what that did.
+    pub(crate) mixes: Vec<(u8, Vec<f64>)>,
+    /// Whichever way the selector chose.
+    pub(crate) auto: Vec<f64>,
+}
+
+impl Site {
+    /// Starts a node on its core, and keeps this thread on the other.
+    pub(crate) fn start(transport: &str) -> io::Result<Self> {
+        let node = BenchNode::start(256 << 20, 0, None)?;
+        pin(None, CLIENT_CORE);
+        let barn = Connect::new().to(&node.address(transport)).map_err(failed)?;
+        let reader = Reader { random: 0x5eed_1234_5678, found: Found::default() };
+        Ok(Self { table: fill(&barn)?, reader, _node: node })
     }
-    let median = |samples: &[f64]| {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        sorted[sorted.len() / 2]
-    };
-    let best = (0..11).max_by(|one, other| median(&samples[*one]).total_cmp(&median(&samples[*other])));
-    let best = best.unwrap_or(0);
-    let sweep: Vec<f64> = samples[..11].iter().map(|samples| median(samples).round()).collect();
-    let row = Row::rate(name, &samples[11]).beside(format!("{} % by request", best * 10), &samples[best]);
-    Ok(row.aim(0.95).with("sweep", sweep))
+
+    /// Mixes of so many tenths and `auto` in turn, while the node shares its core with so many threads.
+    pub(crate) fn sweep(
+        &mut self,
+        tenths: impl Iterator<Item = u8>,
+        rivals: usize,
+        slice: Duration,
+        repeats: usize,
+    ) -> io::Result<Sweep> {
+        let _rivals = Rivals::start(rivals);
+        let mut sweep = Sweep { mixes: tenths.map(|tenth| (tenth, Vec::new())).collect(), auto: Vec::new() };
+        // Memory is mapped, and the selector learns, before anything counts.
+        self.reader.read(&self.table.read_by(Way::Auto), slice)?;
+        for _ in 0..repeats {
+            for (tenth, samples) in &mut sweep.mixes {
+                samples.push(self.reader.read(&self.table.read_by(Way::Mix(*tenth * 10)), slice)?);
+            }
+            sweep.auto.push(self.reader.read(&self.table.read_by(Way::Auto), slice)?);
+        }
+        Ok(sweep)
+    }
+}
+
+impl Sweep {
+    /// The mix with the highest median: tenths by request, and what it did.
+    pub(crate) fn best(&self) -> (u8, &[f64]) {
+        let median = |samples: &[f64]| Spread::of(samples).median;
+        let best = self.mixes.iter().max_by(|one, other| median(&one.1).total_cmp(&median(&other.1)));
+        best.map_or((0, &[]), |(tenth, samples)| (*tenth, samples))
+    }
+
+    /// What a mix did; nothing if it was not measured.
+    pub(crate) fn mix(&self, tenth: u8) -> &[f64] {
+        self.mixes.iter().find(|(of, _)| *of == tenth).map_or(&[], |(_, samples)| samples)
+    }
+
+    /// `auto` beside the best mix.
+    fn row(&self, name: &str) -> Row {
+        let (tenth, best) = self.best();
+        let medians: Vec<f64> =
+            self.mixes.iter().map(|(_, samples)| Spread::of(samples).median.round()).collect();
+        let row = Row::rate(name, &self.auto).beside(format!("{} % by request", tenth * 10), best);
+        row.aim(0.95).with("sweep", medians)
+    }
 }
 
 /// Reads with `auto` while the node loses its core for a second, and gets it back. Gives the moments of
@@ -256,6 +299,7 @@ fn settled(moments: &[Moment], change: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::markup::tests::assert_well_formed;
 
     fn moment(at: f64, latency: f64) -> Moment {
         Moment { at, by_request: 0.0, latency }
@@ -273,7 +317,20 @@ mod tests {
     #[test]
     fn the_drawing_is_an_svg_with_every_transport() {
         let moments: Vec<Moment> = (0..100).map(|number| moment(f64::from(number) * 0.02, 2.0)).collect();
-        let svg = draw::svg(&[("shm", moments.clone(), vec![1.0]), ("tcp", moments, vec![1.0])]);
-        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.contains("tcp"), "{svg}");
+        let drawings = [("shm", moments.clone(), vec![1.0]), ("tcp", moments, vec![1.0])];
+        let svg = plot::stack(&draw::plots(&drawings));
+        assert_well_formed(&svg);
+        assert!(svg.contains("tcp: a get") && svg.matches("class=\"bp-change\"").count() == 4, "{svg}");
+    }
+
+    #[test]
+    fn the_best_mix_is_the_one_with_the_highest_median() {
+        let mixes = (0..=10).map(|tenth| (tenth, vec![1.0, 1.0, 9.0])).collect();
+        let mut sweep = Sweep { mixes, auto: vec![2.0] };
+        sweep.mixes[3].1 = vec![2.0, 2.0, 2.0];
+        assert_eq!(sweep.best(), (3, &[2.0, 2.0, 2.0][..]));
+        assert_eq!((sweep.mix(3), sweep.mix(11)), (&[2.0, 2.0, 2.0][..], &[][..]));
+        let row = sweep.row("shm/plenty/auto");
+        assert_eq!((row.beside.as_deref(), row.ratio), (Some("30 % by request"), Some(1.0)));
     }
 }

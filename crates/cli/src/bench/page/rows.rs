@@ -1,0 +1,70 @@
+//! Tables as cells, the same for every kind of page.
+
+use serde_json::Value;
+
+use crate::report::{Report, Row, columns, scaled};
+
+/// A table: its head, and its lines.
+pub(super) struct Table {
+    pub(super) head: Vec<&'static str>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A line, and whether it should be seen that an aim was missed.
+pub(super) struct Line {
+    pub(super) cells: Vec<String>,
+    pub(super) missed: bool,
+}
+
+/// The table of a report: claims where they are, else the table that the terminal has.
+pub(super) fn table(report: &Report) -> Table {
+    if report.rows.iter().any(|row| row.extra.contains_key("verdict")) {
+        let head = vec!["where", "claim", "kind", "paper", "ours", "spread", "verdict"];
+        return Table { head, lines: report.rows.iter().map(claim).collect() };
+    }
+    let (head, lines) = columns(&report.rows);
+    let missed =
+        |row: &Row| ["holds", "reached"].iter().any(|key| row.extra.get(*key) == Some(&Value::Bool(false)));
+    let lines = lines.into_iter().zip(&report.rows).map(|(cells, row)| Line { cells, missed: missed(row) });
+    Table { head, lines: lines.collect() }
+}
+
+fn claim(row: &Row) -> Line {
+    let text = |key: &str| row.extra.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let figure = |value: f64| scaled(value, &row.unit);
+    let measured = row.extra.get("measured") == Some(&Value::Bool(true));
+    let (ours, spread) = match measured {
+        true if row.low == row.high => (figure(row.value), String::new()),
+        true => (figure(row.value), format!("{} – {}", figure(row.low), figure(row.high))),
+        false => (String::new(), String::new()),
+    };
+    let verdict = text("verdict");
+    let missed = verdict.starts_with("does not hold");
+    let place = row.beside.clone().unwrap_or_default();
+    let theirs = figure(row.beside_value.unwrap_or_default());
+    Line { cells: vec![place, text("claim"), text("kind"), theirs, ours, spread, verdict], missed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::page::tests::page;
+
+    #[test]
+    fn every_line_has_a_cell_for_every_head() {
+        for section in page().sections {
+            let Some(report) = section.report else { continue };
+            let table = table(&report);
+            assert!(table.lines.iter().all(|line| line.cells.len() == table.head.len()), "{}", section.title);
+        }
+    }
+
+    #[test]
+    fn missed_aims_and_bounds_are_marked_and_others_are_not() {
+        let sections = page().sections;
+        let lines = table(sections[0].report.as_ref().expect("has rows")).lines;
+        assert_eq!(lines.iter().map(|line| line.missed).collect::<Vec<_>>(), [true, true]);
+        let lines = table(sections[1].report.as_ref().expect("has rows")).lines;
+        assert!(!lines[0].missed && lines[0].cells.contains(&"holds".to_owned()));
+    }
+}
