@@ -1,4 +1,4 @@
-//! What a report is made of: one line for each part.
+//! What a report is made of: one entry for each part, which is all that a new one needs.
 //!
 //! What always holds: a part is measured with exactly the arguments that its printed command has.
 

@@ -14,8 +14,10 @@ use super::crowd::{Client, Crowd};
 use crate::bench::node::BenchNode;
 use crate::bench::peer::{PeerError, memcached, redis};
 
-/// Enough for a table of each design with values of a kilobyte, while they grow.
-const NODE_BYTES: u64 = 768 << 20;
+/// Enough for a table of each design while they grow, in a short run and in a long one. All of it is taken when
+/// the node starts, which a short run would wait for.
+const NODE_BYTES_QUICK: u64 = 768 << 20;
+const NODE_BYTES: u64 = 3 << 30;
 /// A bounded cache takes so many times the bytes of its keys and values, and no less than this: what is put
 /// again goes to the end of its log, and the longer that is, the later it comes round and forgets.
 const CACHE_ROOM: u64 = 4;
@@ -104,8 +106,9 @@ pub(super) struct Stores {
 
 impl Stores {
     /// Starts a node with so much memory that can be read as it is.
-    pub(super) fn start(raw_bytes: u64) -> io::Result<Self> {
-        let node = BenchNode::start(NODE_BYTES, raw_bytes, None)?;
+    pub(super) fn start(quick: bool, raw_bytes: u64) -> io::Result<Self> {
+        let bytes = if quick { NODE_BYTES_QUICK } else { NODE_BYTES };
+        let node = BenchNode::start(bytes, raw_bytes, None)?;
         let barn = Barn::connect(&node.address("shm")).map_err(io::Error::other)?;
         Ok(Self { node, barn })
     }

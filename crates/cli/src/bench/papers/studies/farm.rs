@@ -25,7 +25,7 @@ const VALUE_BYTES: usize = 32;
 
 /// READs, calls and bare sockets: one at a time, and in windows.
 pub(in crate::bench::papers) fn messages(lab: &mut Lab<'_>) -> io::Result<()> {
-    let stores = Stores::start(RAW_BYTES)?;
+    let stores = Stores::start(lab.quick, RAW_BYTES)?;
     let mut crowds = Vec::new();
     for (window, end) in [(1, "alone"), (WINDOW, "window")] {
         let (connection, region) = stores.raw("shm")?;
@@ -44,7 +44,7 @@ const SIZES: [usize; 8] = [8, 16, 32, 64, 128, 192, 240, 512];
 /// Figures 10 and 11: by the length of values, with H of 4, 6 and 8, and with values outside.
 pub(in crate::bench::papers) fn sizes(lab: &mut Lab<'_>) -> io::Result<()> {
     let workload = Workload::new(lab.keys(), 8, Choice::Uniform);
-    let stores = Stores::start(0)?;
+    let stores = Stores::start(lab.quick, 0)?;
     let inline = |neighbourhood, name, title| Design { neighbourhood, name, title, ..Design::FARM };
     let designs = [
         inline(4, "h4", "inside, H = 4"),
@@ -109,7 +109,7 @@ const BATCHES: [usize; 3] = [1, 24, 100];
 pub(in crate::bench::papers) fn clients(lab: &mut Lab<'_>) -> io::Result<()> {
     let workload = uniform(lab.keys());
     let zipf = Workload::new(lab.keys(), 16, Choice::Zipf);
-    let (stores, tcp) = (Stores::start(0)?, TcpStores::start(u64::from(lab.keys()) * 160)?);
+    let (stores, tcp) = (Stores::start(lab.quick, 0)?, TcpStores::start(u64::from(lab.keys()) * 160)?);
     lab.absent.extend(tcp.absent.clone());
     stores.fill(Design::FARM, &workload, VALUE_BYTES)?;
     tcp.fill(&workload, VALUE_BYTES)?;

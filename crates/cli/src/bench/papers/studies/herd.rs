@@ -24,7 +24,7 @@ const COUNTED: usize = 300;
 /// Figure 9 by the share of PUTs; Figures 11 and 12 by the number of clients; READs of each design.
 pub(in crate::bench::papers) fn puts_and_clients(lab: &mut Lab<'_>) -> io::Result<()> {
     let workload = uniform(lab.keys());
-    let stores = Stores::start(0)?;
+    let stores = Stores::start(lab.quick, 0)?;
     for design in DESIGNS {
         stores.fill(design, &workload, VALUE_BYTES)?;
         let mut reader = OfTable::new(stores.open("shm", design)?, Plan::new(&workload, VALUE_BYTES, 0));
@@ -124,7 +124,7 @@ const SIZES_KEYS_MAX: u32 = 50_000;
 /// Figure 10: by the length of values, with 5 % PUTs.
 pub(in crate::bench::papers) fn sizes(lab: &mut Lab<'_>) -> io::Result<()> {
     let workload = uniform(lab.keys().min(SIZES_KEYS_MAX));
-    let stores = Stores::start(0)?;
+    let stores = Stores::start(lab.quick, 0)?;
     let sizes = lab.some(&SIZES, &[1, 2, 4, 6]);
     for &bytes in &sizes {
         let there: Vec<Design> = DESIGNS.into_iter().filter(|design| design.holds(bytes)).collect();

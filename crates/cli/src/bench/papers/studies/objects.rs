@@ -17,7 +17,7 @@ const COUNTED: usize = 500;
 
 /// Both in turn; and what one lock-free read takes.
 pub(in crate::bench::papers) fn reads(lab: &mut Lab<'_>) -> io::Result<()> {
-    let stores = Stores::start(0)?;
+    let stores = Stores::start(lab.quick, 0)?;
     let barn = stores.connect("shm")?;
     let objects: Result<Vec<Pointer>, _> = (0..OBJECTS).map(|_| barn.alloc(&[7; OBJECT_BYTES])).collect();
     let objects = Arc::new(objects.map_err(io::Error::other)?);

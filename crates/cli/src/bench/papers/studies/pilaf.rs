@@ -26,7 +26,7 @@ const VALUES: [usize; 5] = [16, 64, 256, 1024, 4096];
 /// Figure 10: 90 % GETs, by the length of values; and a GET beside a bare READ.
 pub(in crate::bench::papers) fn mixes(lab: &mut Lab<'_>) -> io::Result<()> {
     let workload = Workload::new(lab.keys().min(KEYS_MAX), KEY_BYTES, Choice::Zipf);
-    let stores = Stores::start(RAW_BYTES)?;
+    let stores = Stores::start(lab.quick, RAW_BYTES)?;
     let tcp = TcpStores::start(u64::from(workload.count()) * 6000)?;
     lab.absent.extend(tcp.absent.clone());
     let asked = Design { way: Way::Request, ..Design::PILAF };
