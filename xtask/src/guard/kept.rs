@@ -8,7 +8,9 @@ use std::fmt;
 
 /// By how much a new figure may grow, unless somebody says otherwise in the file. Most figures are the same
 /// to a tenth of a percent in every run; where a node's threads or sockets have a say, to 0.8 %.
-const TOLERANCE_PERCENT: f64 = 2.0;
+/// But where functions are cut into units of compilation moves with any change elsewhere, and moved the
+/// client's part of a request by 5 % once.
+const TOLERANCE_PERCENT: f64 = 8.0;
 
 const HEADER: &str = "\
 # Instructions of one operation, for each hot path (crates/barn/examples/hot_paths), counted by valgrind's

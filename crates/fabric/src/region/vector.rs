@@ -11,6 +11,8 @@
 
 use std::arch::asm;
 
+/// A copy of so much or more is worth a call, and the widest registers.
+const LONG_BYTES_MIN: usize = 256;
 /// A copy of so much or more goes past the caches.
 const STREAM_BYTES_MIN: usize = 4 << 20;
 const PAGE_BYTES: usize = 4096;
@@ -23,48 +25,13 @@ const PAGES: usize = 4;
 /// Both ranges are mapped, `to` writable, and they do not overlap.
 #[inline]
 pub(super) unsafe fn copy(mut to: *mut u8, mut from: *const u8, mut bytes: usize) {
-    if bytes >= STREAM_BYTES_MIN && to.addr().is_multiple_of(8) && is_x86_feature_detected!("avx2") {
-        // Streaming stores are of aligned lines.
-        let head = to.addr().wrapping_neg() % 64;
-        let blocks = (bytes - head) / (PAGES * PAGE_BYTES);
-        let streamed = blocks * PAGES * PAGE_BYTES;
-        // SAFETY: the caller vouches for `bytes` at both ends, of which the head and the blocks are
-        // the first `head + streamed`; `to + head` is a multiple of 64.
+    if bytes >= LONG_BYTES_MIN {
+        // SAFETY: the caller vouches for all of it, and the rest follows the part that was copied.
         unsafe {
-            copy(to, from, head);
-            stream(to.add(head), from.add(head), blocks);
-            (to, from) = (to.add(head + streamed), from.add(head + streamed));
+            let copied = copy_long(to, from, bytes);
+            (to, from) = (to.add(copied), from.add(copied));
+            bytes -= copied;
         }
-        bytes -= head + streamed;
-    }
-    if bytes >= 256 && is_x86_feature_detected!("avx2") {
-        let blocks = bytes / 128;
-        // SAFETY: the caller vouches for `bytes` at both ends; `blocks * 128 <= bytes`.
-        // The block neither touches the stack nor keeps flags, and names what it clobbers.
-        unsafe {
-            asm!(
-                "2:",
-                "vmovdqu ymm0, [{from}]",
-                "vmovdqu ymm1, [{from} + 32]",
-                "vmovdqu ymm2, [{from} + 64]",
-                "vmovdqu ymm3, [{from} + 96]",
-                "vmovdqu [{to}], ymm0",
-                "vmovdqu [{to} + 32], ymm1",
-                "vmovdqu [{to} + 64], ymm2",
-                "vmovdqu [{to} + 96], ymm3",
-                "add {from}, 128",
-                "add {to}, 128",
-                "dec {blocks}",
-                "jnz 2b",
-                "vzeroupper",
-                from = inout(reg) from,
-                to = inout(reg) to,
-                blocks = inout(reg) blocks => _,
-                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-                options(nostack),
-            );
-        }
-        bytes %= 128;
     }
     if bytes >= 64 {
         let blocks = bytes / 64;
@@ -109,6 +76,97 @@ pub(super) unsafe fn copy(mut to: *mut u8, mut from: *const u8, mut bytes: usize
         }
         bytes -= 8;
     }
+}
+
+/// Copies most of `bytes`, or nothing; says how much.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(never)]
+unsafe fn copy_long(mut to: *mut u8, mut from: *const u8, bytes: usize) -> usize {
+    if !is_x86_feature_detected!("avx2") {
+        return 0;
+    }
+    let mut copied = 0;
+    if bytes >= STREAM_BYTES_MIN && to.addr().is_multiple_of(8) {
+        // Streaming stores are of aligned lines.
+        let head = to.addr().wrapping_neg() % 64;
+        let blocks = (bytes - head) / (PAGES * PAGE_BYTES);
+        copied = head + blocks * PAGES * PAGE_BYTES;
+        // SAFETY: the caller vouches for `bytes` at both ends, of which the head, shorter than what is
+        // long, and the blocks are the first; `to + head` is a multiple of 64.
+        unsafe {
+            copy(to, from, head);
+            stream(to.add(head), from.add(head), blocks);
+            (to, from) = (to.add(copied), from.add(copied));
+        }
+    }
+    let blocks = (bytes - copied) / 256;
+    copied += blocks * 256;
+    if blocks == 0 {
+        return copied;
+    }
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the caller vouches for `bytes` at both ends, of which the blocks are a part; the CPU has
+        // such registers. The block neither touches the stack nor keeps flags, and names what it clobbers.
+        unsafe {
+            asm!(
+                "2:",
+                "vmovdqu64 zmm0, [{from}]",
+                "vmovdqu64 zmm1, [{from} + 64]",
+                "vmovdqu64 zmm2, [{from} + 128]",
+                "vmovdqu64 zmm3, [{from} + 192]",
+                "vmovdqu64 [{to}], zmm0",
+                "vmovdqu64 [{to} + 64], zmm1",
+                "vmovdqu64 [{to} + 128], zmm2",
+                "vmovdqu64 [{to} + 192], zmm3",
+                "add {from}, 256",
+                "add {to}, 256",
+                "dec {blocks}",
+                "jnz 2b",
+                "vzeroupper",
+                from = inout(reg) from => _,
+                to = inout(reg) to => _,
+                blocks = inout(reg) blocks => _,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                options(nostack),
+            );
+        }
+        return copied;
+    }
+    // SAFETY: as above, with registers half as wide, twice.
+    unsafe {
+        asm!(
+            "2:",
+            "vmovdqu ymm0, [{from}]",
+            "vmovdqu ymm1, [{from} + 32]",
+            "vmovdqu ymm2, [{from} + 64]",
+            "vmovdqu ymm3, [{from} + 96]",
+            "vmovdqu [{to}], ymm0",
+            "vmovdqu [{to} + 32], ymm1",
+            "vmovdqu [{to} + 64], ymm2",
+            "vmovdqu [{to} + 96], ymm3",
+            "vmovdqu ymm0, [{from} + 128]",
+            "vmovdqu ymm1, [{from} + 160]",
+            "vmovdqu ymm2, [{from} + 192]",
+            "vmovdqu ymm3, [{from} + 224]",
+            "vmovdqu [{to} + 128], ymm0",
+            "vmovdqu [{to} + 160], ymm1",
+            "vmovdqu [{to} + 192], ymm2",
+            "vmovdqu [{to} + 224], ymm3",
+            "add {from}, 256",
+            "add {to}, 256",
+            "dec {blocks}",
+            "jnz 2b",
+            "vzeroupper",
+            from = inout(reg) from => _,
+            to = inout(reg) to => _,
+            blocks = inout(reg) blocks => _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            options(nostack),
+        );
+    }
+    copied
 }
 
 /// Copies blocks of [`PAGES`] pages with stores that go past the caches.

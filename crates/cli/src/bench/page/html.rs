@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::rows::{Table, table};
+use super::rows::{Table, VALUES, table};
 use super::{Page, Section, noise};
 use crate::markup::escape;
 use crate::plot;
@@ -34,7 +34,7 @@ pub(super) fn page(page: &Page) -> String {
     let class = if page.loaded.is_empty() { "quiet" } else { "loaded" };
     let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&page.noise.headline()));
     let _ = writeln!(out, "<p>Measured with</p>\n<pre>{}</pre>", escape(&page.command));
-    out += "<p>A value is the median of its repeats, with the lowest and the highest as its spread. Beside it stands what was measured in the same run, in turn; the ratio is ours over theirs. Coloured rows miss their aim.</p>\n<nav>\n<ul>\n";
+    let _ = write!(out, "<p>{VALUES} Coloured rows miss their aim.</p>\n<nav>\n<ul>\n");
     for (number, section) in page.sections.iter().enumerate() {
         let _ = writeln!(out, "<li><a href=\"#part-{number}\">{}</a></li>", escape(&section.title));
     }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::rows::table;
+use super::rows::{VALUES, table};
 use super::{Page, noise};
 
 /// The whole document.
@@ -13,8 +13,7 @@ pub(super) fn page(page: &Page) -> String {
     let _ = writeln!(out, "Written by `{} --markdown`; not by hand.\n", page.command);
     let _ = writeln!(out, "Measured {} on {}.", page.when, text(&page.machine.summary()));
     let _ = writeln!(out, "**{}**\n", text(&page.noise.headline()));
-    out += "A value is the median of its repeats, with the lowest and the highest as its spread. Beside it stands\n\
-            what was measured in the same run, in turn; the ratio is ours over theirs.\n";
+    let _ = writeln!(out, "{VALUES}");
     for section in &page.sections {
         let _ = writeln!(out, "\n## {}\n\n{}\n", text(&section.title), text(&section.about));
         let _ = writeln!(out, "```console\n$ {}\n```\n", section.command);

@@ -4,6 +4,19 @@ use serde_json::Value;
 
 use crate::report::{Report, Row, columns, scaled};
 
+/// What a run cannot see of itself is how the next will differ: pairs of runs on a quiet machine differed by
+/// up to a tenth where their repeats differed by less. So spreads are shown wider on either side by this.
+pub(super) const BETWEEN_RUNS: f64 = 0.05;
+
+/// What every page says of its values.
+pub(super) const VALUES: &str = "A value is the median of its repeats. Its spread is from the lowest to the \
+     highest, wider by 5 % on either side, by which one run differs from the next. Beside it stands what was \
+     measured in the same run, in turn; the ratio is ours over theirs.";
+
+fn wider(row: &Row) -> Row {
+    Row { low: row.low * (1.0 - BETWEEN_RUNS), high: row.high * (1.0 + BETWEEN_RUNS), ..row.clone() }
+}
+
 /// A table: its head, and its lines.
 pub(super) struct Table {
     pub(super) head: Vec<&'static str>,
@@ -20,9 +33,10 @@ pub(super) struct Line {
 pub(super) fn table(report: &Report) -> Table {
     if report.rows.iter().any(|row| row.extra.contains_key("verdict")) {
         let head = vec!["where", "claim", "kind", "paper", "ours", "spread", "verdict"];
-        return Table { head, lines: report.rows.iter().map(claim).collect() };
+        return Table { head, lines: report.rows.iter().map(|row| claim(&wider(row))).collect() };
     }
-    let (head, lines) = columns(&report.rows);
+    let rows: Vec<Row> = report.rows.iter().map(wider).collect();
+    let (head, lines) = columns(&rows);
     let missed =
         |row: &Row| ["holds", "reached"].iter().any(|key| row.extra.get(*key) == Some(&Value::Bool(false)));
     let lines = lines.into_iter().zip(&report.rows).map(|(cells, row)| Line { cells, missed: missed(row) });
@@ -34,7 +48,6 @@ fn claim(row: &Row) -> Line {
     let figure = |value: f64| scaled(value, &row.unit);
     let measured = row.extra.get("measured") == Some(&Value::Bool(true));
     let (ours, spread) = match measured {
-        true if row.low == row.high => (figure(row.value), String::new()),
         true => (figure(row.value), format!("{} – {}", figure(row.low), figure(row.high))),
         false => (String::new(), String::new()),
     };
@@ -49,6 +62,15 @@ fn claim(row: &Row) -> Line {
 mod tests {
     use super::*;
     use crate::bench::page::tests::page;
+
+    #[test]
+    fn spreads_are_wider_than_the_repeats_by_what_runs_differ() {
+        let mut report = Report::new("x");
+        report.push(Row::rate("a", &[100.0, 200.0, 300.0]));
+        let shown = &table(&report).lines[0].cells;
+        assert_eq!((shown[1].as_str(), shown[2].as_str()), ("200 ops/s", "95.0 ops/s – 315 ops/s"));
+        assert!(VALUES.contains(&format!("{} %", BETWEEN_RUNS * 100.0)));
+    }
 
     #[test]
     fn every_line_has_a_cell_for_every_head() {
