@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// runs in both.
     #[arg(long)]
     two: bool,
-    /// Only the stage's jobs whose name contains this.
+    /// Only the stage's jobs whose name contains this; several with commas.
     #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "run")]
     jobs: String,
 }
@@ -84,7 +84,7 @@ pub(crate) fn stage() -> Stage {
 }
 
 pub(crate) fn run(args: &Args) -> Stage {
-    perform(args, |name| name.contains(&args.jobs))
+    perform(args, |name| args.jobs.split(',').any(|text| name.contains(text)))
 }
 
 fn perform(args: &Args, is_wanted: impl Fn(&str) -> bool) -> Stage {

@@ -191,7 +191,10 @@ mod tests {
         let kept = Kept::parse("# why\nwith x 1\nget 100 7.5\n").expect("a file");
         let renewed = kept.renewed("x 2".into(), &[("get".into(), 90.5), ("put".into(), 3.0)]);
         assert_eq!(Kept::parse(&renewed.to_string()), Ok(renewed.clone()));
-        assert_eq!(renewed.figures.iter().map(|it| it.tolerance_percent).collect::<Vec<_>>(), [7.5, 2.0]);
+        assert_eq!(
+            renewed.figures.iter().map(|it| it.tolerance_percent).collect::<Vec<_>>(),
+            [7.5, TOLERANCE_PERCENT]
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@ const PRELUDE: &str = "ip() { /bin/ip \"$@\"; }\n";
 
 const INIT: &str = include_str!("guest/init.sh");
 const JOB: &str = include_str!("guest/job.sh");
+const WATCH: &str = include_str!("guest/watch.sh");
 
 /// What is in a guest: an initramfs.
 pub(super) fn build(kernel: &Kernel, programs: &[PathBuf], jobs: &[Job]) -> Result<Vec<u8>, String> {
@@ -44,6 +45,7 @@ pub(super) fn build(kernel: &Kernel, programs: &[PathBuf], jobs: &[Job]) -> Resu
     self::jobs(&mut archive, jobs);
     archive.file("/init", INIT.as_bytes());
     archive.file("/job.sh", JOB.as_bytes());
+    archive.file("/watch.sh", WATCH.as_bytes());
     Ok(archive.finish())
 }
 

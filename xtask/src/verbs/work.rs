@@ -104,7 +104,7 @@ pub(super) const WORK: &[Work] = &[
         server: Some((NODES, BOTH_PORT)),
         command: "real_histories --address verbs://$A_IP:7411 --bind $B_IP --nodes 2 --transactions 3000 \
                   --each 3000 --threads 2 --workers 4 --roots 64",
-        seconds_max: 300,
+        seconds_max: 120,
         programs: &[BARN, REAL],
         check: checks::transactions,
     },

@@ -111,7 +111,7 @@ while read -r name limit port; do
     # A session of its own: what a job leaves behind ends with it.
     setsid sh /job.sh "$name" "$port" &
     job=$!
-    setsid sh -c 'sleep $1; : >/tmp/late.$2; kill -TERM -$3; sleep 3; kill -KILL -$3' - "$limit" "$name" $job &
+    setsid sh /watch.sh "$limit" "$name" $job &
     watch=$!
     wait $job
     code=$?

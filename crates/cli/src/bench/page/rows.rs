@@ -14,6 +14,11 @@ pub(super) const VALUES: &str = "A value is the median of its repeats. Its sprea
      measured in the same run, in turn; the ratio is ours over theirs.";
 
 fn wider(row: &Row) -> Row {
+    // What is counted and not timed is the same in the next run, too.
+    let timed = ["ns", "ms", "s", "s per million", "ops/s", "GB/s", "×"].contains(&row.unit.as_str());
+    if !timed && row.low == row.high {
+        return row.clone();
+    }
     Row { low: row.low * (1.0 - BETWEEN_RUNS), high: row.high * (1.0 + BETWEEN_RUNS), ..row.clone() }
 }
 
@@ -48,6 +53,7 @@ fn claim(row: &Row) -> Line {
     let figure = |value: f64| scaled(value, &row.unit);
     let measured = row.extra.get("measured") == Some(&Value::Bool(true));
     let (ours, spread) = match measured {
+        true if row.low == row.high => (figure(row.value), String::new()),
         true => (figure(row.value), format!("{} – {}", figure(row.low), figure(row.high))),
         false => (String::new(), String::new()),
     };
@@ -62,6 +68,7 @@ fn claim(row: &Row) -> Line {
 mod tests {
     use super::*;
     use crate::bench::page::tests::page;
+    use crate::report::Better;
 
     #[test]
     fn spreads_are_wider_than_the_repeats_by_what_runs_differ() {
@@ -69,6 +76,9 @@ mod tests {
         report.push(Row::rate("a", &[100.0, 200.0, 300.0]));
         let shown = &table(&report).lines[0].cells;
         assert_eq!((shown[1].as_str(), shown[2].as_str()), ("200 ops/s", "95.0 ops/s – 315 ops/s"));
+        let mut report = Report::new("x");
+        report.push(Row::new("a", "probes", Better::Lower, &[1.6]));
+        assert_eq!(table(&report).lines[0].cells[2], "1.60 probes – 1.60 probes", "it was counted");
         assert!(VALUES.contains(&format!("{} %", BETWEEN_RUNS * 100.0)));
     }
 
