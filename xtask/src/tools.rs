@@ -29,14 +29,19 @@ const TOOLS: [Tool; 6] = [
 ];
 
 /// Installed where we can, and done without where we cannot.
-const WANTED: [Tool; 1] =
+const WANTED: [Tool; 3] = [
     // Counts instructions.
-    [Tool { name: "valgrind", probe: ("valgrind", &["--version"]), from: From::Apt("valgrind") }];
+    Tool { name: "valgrind", probe: ("valgrind", &["--version"]), from: From::Apt("valgrind") },
+    // What the benchmarks compare with.
+    Tool { name: "redis-server", probe: ("redis-server", &["--version"]), from: From::Apt("redis-server") },
+    Tool { name: "memcached", probe: ("memcached", &["--version"]), from: From::Apt("memcached") },
+];
 
-/// It is a library: found where bindgen looks for it, the usual places of the usual distributions.
+/// It is a library: found where bindgen looks for it, the usual places of the usual distributions. Not every
+/// `libclang*` is it: `libclang-cpp` comes with other packages, and bindgen cannot use it.
 const FIND_LIBCLANG: &str = "test -n \"$LIBCLANG_PATH\" && exit 0
-    for f in /usr/lib/llvm-*/lib/libclang*.so* /usr/lib*/libclang*.so* /usr/lib/*-linux-gnu/libclang-[0-9]*.so*
-    do test -e \"$f\" && exit 0; done; exit 1";
+    for d in ${LIBCLANG_PLACES:-/usr/lib/llvm-*/lib /usr/lib /usr/lib64 /usr/lib/*-linux-gnu}
+    do for f in \"$d\"/libclang.so* \"$d\"/libclang-[0-9]*.so*; do test -e \"$f\" && exit 0; done; done; exit 1";
 
 /// Demands every tool, installing those that are missing.
 pub(crate) fn stage() -> Stage {
@@ -60,7 +65,6 @@ pub(crate) fn stage() -> Stage {
         ("Miri", crate::miri::present()),
         ("qemu", works("qemu-system-x86_64", &["--version"])),
         ("valgrind", crate::guard::present()),
-        // What the benchmarks compare with.
         ("redis-server", works("redis-server", &["--version"])),
         ("memcached", works("memcached", &["--version"])),
     ];
@@ -94,6 +98,38 @@ pub(crate) fn apt(packages: &[&str]) -> bool {
     }
     let _ = Job::new("apt-get", &["update", "-q"]).quiet().run();
     let args = [&["install", "-y", "-q", "--no-install-recommends"], packages].concat();
-    let done = Job::new("apt-get", &args).env("DEBIAN_FRONTEND", "noninteractive").run();
+    // At this run level no package starts its service: a server that we want is one that we start.
+    let job = Job::new("apt-get", &args).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+    let done = job.run();
     done.is_ok_and(|done| done.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_library_that_bindgen_can_use_counts_as_libclang() {
+        let place = std::env::temp_dir().join(format!("barn-libclang-{}", std::process::id()));
+        std::fs::create_dir_all(&place).expect("a place of our own");
+        let found = |file: &str| {
+            let path = place.join(file);
+            std::fs::write(&path, []).expect("is written");
+            let job = Job::new("sh", &["-c", FIND_LIBCLANG]).env("LIBCLANG_PATH", "");
+            let job = job.env("LIBCLANG_PLACES", &place.display().to_string());
+            let done = job.quiet().run().expect("a shell runs");
+            std::fs::remove_file(path).expect("is removed");
+            done.status.success()
+        };
+        for (file, counts) in [
+            ("libclang.so", true),
+            ("libclang.so.1", true),
+            ("libclang-14.so.14.0.6", true),
+            ("libclang-cpp.so.14", false),
+            ("libclangBasic.a", false),
+        ] {
+            assert_eq!(found(file), counts, "{file}");
+        }
+        std::fs::remove_dir_all(place).expect("is empty");
+    }
 }
