@@ -116,7 +116,7 @@ mod tests {
             let path = place.join(file);
             std::fs::write(&path, []).expect("is written");
             let job = Job::new("sh", &["-c", FIND_LIBCLANG]).env("LIBCLANG_PATH", "");
-            let job = job.env("LIBCLANG_PLACES", &place.display().to_string());
+            let job = job.env("LIBCLANG_PLACES", &place);
             let done = job.quiet().run().expect("a shell runs");
             std::fs::remove_file(path).expect("is removed");
             done.status.success()

@@ -114,10 +114,10 @@ impl Table {
 
     /// As [`Table::find`], into memory of the caller's; false if the key is not there.
     pub fn find_into(&self, key: &[u8], found: &mut Found) -> Result<bool, Error> {
-        // Most lookups of mapped memory have nothing to wait for.
-        match self.inner.find_at_once(key, found) {
+        // Most lookups have nothing to wait for but their READs.
+        match self.inner.find_waiting(key, found)? {
             Some(there) => Ok(there),
-            None => Ok(block_on(self.inner.find_into(key, found))?),
+            None => Ok(block_on(self.inner.find_by_future(key, found))?),
         }
     }
 

@@ -315,5 +315,16 @@ fn lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long
         let far = far.open_table(&name).unwrap().read_by(Way::OneSided);
         assert_eq!(far.get(b"short").unwrap().unwrap(), b"1");
         assert_eq!(far.futures().find_at_once(b"short", &mut found), None, "{kind}: nothing is mapped");
+        let before = far.stats().unwrap();
+        let waiting = |key: &[u8], found: &mut Found| far.futures().find_waiting(key, found).unwrap();
+        assert_eq!(waiting(b"short", &mut found), Some(true), "{kind}: a thread can wait for its READs");
+        assert_eq!(waiting(b"nobody", &mut found), Some(false), "{kind}");
+        assert_eq!(waiting(b"brief", &mut found), Some(false), "{kind}: it has expired");
+        assert_eq!(waiting(&[0; barn::KEY_BYTES_MAX + 1], &mut found), None, "{kind}");
+        assert_eq!(waiting(b"short", &mut found), Some(true), "{kind}");
+        assert_eq!(found.value, b"1", "{kind}");
+        let after = far.stats().unwrap();
+        assert_eq!(after.one_sided_gets - before.one_sided_gets, 4, "{kind}: each is counted");
+        assert_eq!(far.get(b"long").unwrap().unwrap(), long, "{kind}");
     }
 }

@@ -43,7 +43,7 @@ impl Call<'_> {
 
     /// Calls, blocking this thread.
     pub fn wait(self) -> Result<(), CallError> {
-        drive::block_on(self)
+        drive::block_on_alone(self)
     }
 }
 

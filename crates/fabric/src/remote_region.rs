@@ -285,7 +285,7 @@ impl Operation<'_> {
             // Nothing to wait for: the future would be ready at its first poll.
             return self.execute_mapped();
         }
-        drive::block_on(std::future::poll_fn(move |cx| self.poll_posted(cx)))
+        drive::block_on_alone(std::future::poll_fn(move |cx| self.poll_posted(cx)))
     }
 
     #[inline]

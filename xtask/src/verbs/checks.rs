@@ -90,6 +90,25 @@ pub(super) fn transactions(output: &str) -> Result<String, String> {
     Ok(format!("{} transactions, {committed} committed, one order", before(line, " transactions in")))
 }
 
+/// YCSB's workloads over verbs, those that need no order of keys, by both ways to read: printed.
+pub(super) fn workloads(output: &str) -> Result<String, String> {
+    let mut rows = 0;
+    for mix in ["a", "b", "c", "d", "f"] {
+        for way in ["one-sided", "request"] {
+            let name = format!("verbs/{way}/{mix}/");
+            let found =
+                output.lines().filter(|line| line.trim().starts_with(&name) && line.contains("ops/s"));
+            let found: Vec<&str> = found.collect();
+            if found.is_empty() {
+                return Err(format!("there is no row {name}"));
+            }
+            rows += found.len();
+        }
+    }
+    output.lines().filter(|line| line.contains("ops/s")).for_each(|line| println!("{}", line.trim()));
+    Ok(format!("{rows} figures of workloads over verbs, every value that was read checked"))
+}
+
 /// Without libibverbs the same program says so, and works over tcp.
 pub(super) fn without_library(output: &str) -> Result<String, String> {
     let (doctor, rest) = output.split_once("section refused").ok_or("the doctor did not come to an end")?;
@@ -132,6 +151,18 @@ mod tests {
         assert!(doctor(&(port(1, "good") + &port(2, "good"))).is_ok());
         assert!(doctor(&port(1, "good")).is_err());
         assert!(doctor(&(port(1, "good") + &port(2, "limits"))).is_err());
+    }
+
+    #[test]
+    fn every_workload_is_measured_over_verbs_by_both_ways() {
+        let row = |way: &str, mix: &str| format!("verbs/{way}/{mix}/depth-1/16x32  9.1 kops/s  8 - 9\n");
+        let all: String = ["a", "b", "c", "d", "f"]
+            .iter()
+            .flat_map(|mix| ["one-sided", "request"].map(|way| row(way, mix)))
+            .collect();
+        assert!(workloads(&all).is_ok_and(|said| said.starts_with("10 figures")));
+        assert!(workloads(&all.replace("verbs/request/f", "tcp/request/f")).is_err());
+        assert!(workloads("").is_err());
     }
 
     const SUITE: &str = "case a\ncase b\nconformance verbs ring: of rounds, one in 8\n\

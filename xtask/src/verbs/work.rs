@@ -15,8 +15,8 @@ use crate::run::{self, root};
 /// Where perftest's servers listen.
 const PERFTEST_PORT: u16 = 18_515;
 
-/// The job whose figures are compared with perftest's.
-const MEASURED: &str = "bench";
+/// The jobs whose figures count: the first one's are compared with perftest's.
+const MEASURED: [&str; 2] = ["bench", "workloads"];
 
 /// A program of ours: what cargo must be told to build it, and its name.
 #[derive(Debug)]
@@ -109,12 +109,21 @@ pub(super) const WORK: &[Work] = &[
         check: checks::transactions,
     },
     Work {
-        name: MEASURED,
+        name: MEASURED[0],
         server: Some((include_str!("guest/bench.server.sh"), 7411)),
         command: include_str!("guest/bench.client.sh"),
         seconds_max: 300,
         programs: &[BARN],
         check: compare::check,
+    },
+    Work {
+        name: MEASURED[1],
+        server: None,
+        // Few records: an emulated processor loads some thousand a second.
+        command: "barn bench ycsb --over verbs,tcp --way one-sided,request --quick --keys 2000 --slice-ms 400",
+        seconds_max: 300,
+        programs: &[BARN],
+        check: checks::workloads,
     },
     Work {
         name: "without-library",
@@ -183,7 +192,7 @@ pub(super) fn named(name: &str) -> Option<&'static Work> {
 /// Builds what these jobs run, each program once.
 pub(super) fn programs(work: &[&Work]) -> Result<Vec<PathBuf>, String> {
     // Only who measures waits for the linker to optimise.
-    let profile = if work.iter().any(|work| work.name == MEASURED) { "release" } else { "checkers" };
+    let profile = if work.iter().any(|work| MEASURED.contains(&work.name)) { "release" } else { "checkers" };
     let mut built: Vec<(&str, PathBuf)> = Vec::new();
     for program in work.iter().flat_map(|work| work.programs) {
         if built.iter().all(|(name, _)| *name != program.name) {

@@ -34,8 +34,17 @@ const POLLS_PER_LOOK: u32 = 16;
 /// This is the blocking style: the operation runs on this thread, with no hop to another and
 /// no allocation. It may be used inside an async runtime's blocking section, not in a task.
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    drive(future, false)
+}
+
+/// As [`block_on`], of one operation: nothing is posted together with it.
+pub(crate) fn block_on_alone<F: Future>(future: F) -> F::Output {
+    drive(future, true)
+}
+
+fn drive<F: Future>(future: F, alone: bool) -> F::Output {
     let mut future = pin!(future);
-    let _driving = Driving::start(false);
+    let _driving = Driving::start(false, alone);
     next_sweep();
     // Most shm operations are done at the first poll, before any waker is needed.
     if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -65,14 +74,17 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 thread_local! {
     /// How long this thread spins: learned from how its sleeps went.
     static SPIN: Cell<Duration> = const { Cell::new(SPIN_MAX) };
-    static SPIN_LONGER: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread waits for a device.
+    static DEVICE: Cell<bool> = const { Cell::new(false) };
     static WAITING: OnceCell<Waiting> = const { OnceCell::new() };
 }
 
-/// This thread waits for a device: it may spin for longer, if that is seen to pay.
+/// This thread waits for a device: it may spin for longer, if that is seen to pay, and does not pause, as
+/// nobody does who polls a device's queue (an emulated processor leaves its loop for every pause).
 #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs has a device"))]
-pub(crate) fn spin_longer() {
-    SPIN_LONGER.set(true);
+#[inline]
+pub(crate) fn wait_for_device() {
+    DEVICE.set(true);
 }
 
 /// Decides when spinning has been long enough.
@@ -94,7 +106,9 @@ impl Idle {
     pub(super) fn should_sleep(&mut self) -> bool {
         self.polls += 1;
         if self.polls > POLLS_WITHOUT_PAUSE {
-            std::hint::spin_loop();
+            if !DEVICE.get() {
+                std::hint::spin_loop();
+            }
             if self.polls > POLLS_WITHOUT_YIELD && self.polls.is_multiple_of(POLLS_PER_LOOK) {
                 std::thread::yield_now();
             }
@@ -115,7 +129,7 @@ impl Idle {
     pub(super) fn slept(&mut self) {
         let slept = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let spin = SPIN.get();
-        let most = if SPIN_LONGER.get() { SPIN_MAX_DEVICE } else { SPIN_MAX };
+        let most = if DEVICE.get() { SPIN_MAX_DEVICE } else { SPIN_MAX };
         SPIN.set(if slept < SLEEP_SHORT { (spin * 2).min(most) } else { (spin / 2).max(SPIN_MIN) });
         self.busy();
     }

@@ -8,6 +8,7 @@
 //! What a leaf future needs to know about who polls it is in a thread-local [`Driver`]:
 //! - *in place*: nobody else will drive the connection, so `poll` does;
 //! - *interleaved*: others can run meanwhile, so a shm READ first prefetches and yields;
+//! - *alone*: nothing else will be posted in this sweep, so that a lone operation leaves at once;
 //! - *parking*: the driver is about to sleep and collects what to sleep on.
 
 mod block_on;
@@ -15,8 +16,9 @@ mod pipeline;
 pub(crate) mod reactor;
 
 pub use block_on::block_on;
+pub(crate) use block_on::block_on_alone;
 #[cfg(feature = "verbs")]
-pub(crate) use block_on::spin_longer;
+pub(crate) use block_on::wait_for_device;
 pub use pipeline::Pipeline;
 
 use rustix::fd::OwnedFd;
@@ -49,6 +51,7 @@ struct Parking {
 struct Driver {
     in_place: Cell<bool>,
     interleaved: Cell<bool>,
+    alone: Cell<bool>,
     corked: Cell<bool>,
     /// Whether `PARKING` holds something: what every poll asks.
     parking: Cell<bool>,
@@ -61,6 +64,7 @@ thread_local! {
         Driver {
             in_place: Cell::new(false),
             interleaved: Cell::new(false),
+            alone: Cell::new(false),
             corked: Cell::new(false),
             parking: Cell::new(false),
             sweep: Cell::new(0),
@@ -86,6 +90,14 @@ pub(crate) fn in_place() -> bool {
 #[inline]
 pub(crate) fn interleaved() -> bool {
     DRIVER.with(|driver| driver.interleaved.get())
+}
+
+/// Whether the operation that is polled is all there is: whatever waited for more to be posted would
+/// wait in vain.
+#[inline]
+#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs posts lists"))]
+pub(crate) fn alone() -> bool {
+    DRIVER.with(|driver| driver.alone.get())
 }
 
 /// The number of the sweep that polls now; 0 outside any.
@@ -160,13 +172,17 @@ pub(crate) fn corked() -> bool {
 
 /// Marks this thread as a driver for as long as it lives.
 struct Driving {
-    was: (bool, bool),
+    was: (bool, bool, bool),
 }
 
 impl Driving {
-    fn start(interleaved: bool) -> Self {
+    fn start(interleaved: bool, alone: bool) -> Self {
         DRIVER.with(|driver| Self {
-            was: (driver.in_place.replace(true), driver.interleaved.replace(interleaved)),
+            was: (
+                driver.in_place.replace(true),
+                driver.interleaved.replace(interleaved),
+                driver.alone.replace(alone),
+            ),
         })
     }
 }
@@ -176,6 +192,7 @@ impl Drop for Driving {
         DRIVER.with(|driver| {
             driver.in_place.set(self.was.0);
             driver.interleaved.set(self.was.1);
+            driver.alone.set(self.was.2);
         });
     }
 }

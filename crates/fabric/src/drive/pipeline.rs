@@ -29,7 +29,7 @@ impl<F: Future> Pipeline<F> {
     pub fn run(&mut self, next: impl IntoIterator<Item = F>, mut done: impl FnMut(F::Output)) {
         let mut next = next.into_iter().fuse();
         let interleaved = self.places.len() > 1;
-        let _driving = Driving::start(interleaved);
+        let _driving = Driving::start(interleaved, false);
         Waiting::with(|waiting| {
             let mut cx = Context::from_waker(&waiting.waker);
             let mut idle = Idle::start();

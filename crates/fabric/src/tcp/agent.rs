@@ -29,7 +29,7 @@ const AHEAD_BYTES: usize = 256;
 
 /// Keys are unpredictable already: hashing them again would show on every READ.
 #[derive(Default)]
-pub(super) struct AsIs(u64);
+pub(crate) struct AsIs(u64);
 
 impl Hasher for AsIs {
     fn finish(&self) -> u64 {

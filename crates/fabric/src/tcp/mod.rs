@@ -20,6 +20,8 @@ mod peer;
 mod port;
 mod stream;
 
+#[cfg(feature = "verbs")]
+pub(crate) use agent::AsIs;
 pub(crate) use client::TcpClient;
 #[cfg(feature = "verbs")]
 pub(crate) use handshake::exactly;

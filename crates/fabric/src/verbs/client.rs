@@ -16,7 +16,8 @@ use super::id::{Role, unpack};
 use super::lane::Lane;
 use super::operations::{self, Operations, Own, Progress};
 use super::sys::{
-    Completed, Completion, CompletionQueue, Kind, ProtectionDomain, QueuePair, Remote, Room, Status,
+    COMPLETIONS, Completed, Completion, CompletionQueue, Kind, ProtectionDomain, QueuePair, Remote, Room,
+    Status,
 };
 use crate::VerbsError;
 use crate::drive;
@@ -26,9 +27,10 @@ use crate::messaging::Corrupt;
 use crate::messaging::mail::Mail;
 use crate::registry::PeerId;
 use crate::slots::Ticket;
-use crate::tcp::TcpClient;
+use crate::tcp::{AsIs, TcpClient};
 use barn_layout::frame::RenewBody;
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::task::Waker;
@@ -75,7 +77,7 @@ pub(super) struct State {
     pub(super) mail: Mail,
     /// Requests in HERD's mode.
     pub(super) lane: Option<Lane>,
-    pub(super) keys: HashMap<u64, Key>,
+    pub(super) keys: HashMap<u64, Key, BuildHasherDefault<AsIs>>,
     /// The queue pair that is to replace one that failed, and the question that is out for it.
     pub(super) renewal: Option<(QueuePair, Ticket, u32)>,
     /// Threads that sleep on the queue's channel: whoever else takes completions wakes them.
@@ -103,7 +105,7 @@ impl State {
             channel,
             mail: Mail::new(writer, reader),
             lane,
-            keys: HashMap::new(),
+            keys: HashMap::default(),
             renewal: None,
             parked: Vec::new(),
             armed: false,
@@ -214,6 +216,10 @@ impl VerbsClient {
             came += full;
             for completion in &batch {
                 self.completed(state, completion, own)?;
+            }
+            // Fewer than there was room for: the queue was empty.
+            if full < COMPLETIONS {
+                break;
             }
         }
         state.batch = batch;

@@ -56,11 +56,12 @@ impl VerbsClient {
         // ORDER: Relaxed: changes under the lock that we hold.
         let tried = self.brought.load(Ordering::Relaxed);
         wait.seen = u64::MAX;
-        if fresh && wait.posted && drive::in_place() && !drive::parking() && !state.gone {
+        let alone = drive::alone();
+        if fresh && wait.posted && drive::in_place() && !alone && !drive::parking() && !state.gone {
             // The rest of the sweep may post more; the next one drives.
             return Poll::Pending;
         }
-        if !fresh || !drive::corked() {
+        if !fresh || alone || !drive::corked() {
             if !state.mail.slots.is_done(ticket) {
                 let placed = &mut wait.placed;
                 self.drive_if_due(state, into.map(|into| Own { ticket, into, placed }));

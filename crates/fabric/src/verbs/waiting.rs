@@ -66,8 +66,8 @@ impl VerbsClient {
             return Err(if state.gone { Trouble::Gone } else { Trouble::Deadline });
         }
         if drive::in_place() {
+            drive::wait_for_device();
             if drive::parking() {
-                drive::spin_longer();
                 if matches!(what, For::Place) {
                     state.mail.slots.queue(cx.waker());
                 }

@@ -1,22 +1,24 @@
-//! Looking a key up without a future: where READs are loads, there is mostly nothing to wait for.
+//! Looking a key up without a future: where READs are loads, there is mostly nothing to wait for, and a
+//! thread that blocks anyway can wait for each READ where it is made.
 //!
 //! What always holds: what is found here was judged as in [`super::read`], by the same code of each design.
 //! Whatever is not plain (a writer, memory that has moved, a lease that is over, a shard that is not known
 //! yet) is left to the long way, which begins from the start; nothing of it is decided here.
 //!
 //! A future of a lookup has room for every way that it could go, over a kilobyte, and is copied when it
-//! is made: that alone costs more than the load.
+//! is made: that alone costs more than the load. And while it waits, every poll goes through all its layers.
 
-use super::memory::{Memory, Unreadable};
+use super::memory::{Memory, Unreadable, unreadable};
 use super::read::now_ms;
 use super::roots::Roots;
-use super::table::{Table, Way};
+use super::table::{ShardLink, Table, Way};
+use crate::TableError;
 use crate::key::{Found, Key, Looked};
 use crate::options::KEY_BYTES_MAX;
 use barn_fabric::{Confirmation, Words};
 use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
-use barn_transaction::Glance;
+use barn_transaction::{ClientError, Glance, Reach};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -25,28 +27,69 @@ impl Table {
     /// there. `None` if it cannot; then [`Table::find_into`] is for it.
     #[inline]
     pub fn find_at_once(&self, key: &[u8], found: &mut Found) -> Option<bool> {
+        // Where nothing is waited for, nothing fails.
+        self.find_plainly(key, found, false).ok().flatten()
+    }
+
+    /// As [`Table::find_at_once`], but where memory is not mapped here it waits for its READs, blocking this
+    /// thread. Fails if one of them took as long as the whole may.
+    #[inline]
+    pub fn find_waiting(&self, key: &[u8], found: &mut Found) -> Result<Option<bool>, TableError> {
+        self.find_plainly(key, found, true)
+    }
+
+    #[inline]
+    fn find_plainly(&self, key: &[u8], found: &mut Found, waits: bool) -> Result<Option<bool>, TableError> {
         let asks = matches!(self.way, Way::Request | Way::Mix(_));
         if asks || key.len() > KEY_BYTES_MAX || self.is_followed() {
-            return None;
+            return Ok(None);
+        }
+        let glance = self.client.glance();
+        let is_mapped = glance.is_mapped();
+        if !is_mapped && !waits {
+            return Ok(None);
         }
         let key = Key::new(self.inner.options.seed, key);
         let shard = self.shard(key);
         if self.way == Way::Auto && !shard.single.keeps_one_sided() {
-            return None;
+            return Ok(None);
         }
         let mut reads = 0;
-        let looked = {
-            let glance = self.client.glance();
-            shard.with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads))?
+        let looked = if is_mapped {
+            shard.with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads))
+        } else {
+            // Whoever opens a region does not wait for our READs.
+            drop(glance);
+            self.look_waiting(shard, key, found, &mut reads)?
         };
+        let Some(looked) = looked else { return Ok(None) };
         let there = match looked {
             Looked::Found => found.expires == 0 || !found.is_expired(now_ms()),
             Looked::Absent => false,
             Looked::Unsettled if planted("unsettled_at_once_is_absent") => false,
-            Looked::Unsettled | Looked::Stale => return None,
+            Looked::Unsettled | Looked::Stale => return Ok(None),
         };
         self.inner.counts.looked_up(1, u64::from(reads));
-        Some(there)
+        Ok(Some(there))
+    }
+
+    /// Looks a key up by READs that this thread waits for, one after the other.
+    fn look_waiting(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+        reads: &mut u32,
+    ) -> Result<Option<Looked>, TableError> {
+        let memory = Waiting(self.client.reach());
+        let Some(roots) = shard.known(memory.0.session()) else { return Ok(None) };
+        // Each READ is over when it has been polled once, and with it the lookup.
+        match pin!(roots.lookup(&memory, key, found, reads)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(looked)) => Ok(Some(looked)),
+            // The long way would take as long once more.
+            Poll::Ready(Err(Unreadable::Lost(ClientError::Deadline))) => Err(ClientError::Deadline.into()),
+            Poll::Ready(Err(_)) | Poll::Pending => Ok(None),
+        }
     }
 }
 
@@ -97,5 +140,34 @@ impl Memory for Glance<'_> {
     #[inline]
     fn believe(&self, region: RegionId) -> Result<(), Unreadable> {
         if self.is_believed(region) { Ok(()) } else { Err(Unreadable::Nowhere) }
+    }
+}
+
+/// READs that the thread waits for where they are made.
+struct Waiting<'a>(Reach<'a>);
+
+impl Memory for Waiting<'_> {
+    async fn read(&self, at: Address, into: &mut [u8]) -> Result<(), Unreadable> {
+        let region = self.0.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
+        let read = region.read(u64::from(at.offset()), into).within(self.0.limit()).wait();
+        read.map_err(|error| unreadable(&self.0, error))
+    }
+
+    async fn read_confirmed(&self, at: Address, into: &mut [u8]) -> Result<Confirmation, Unreadable> {
+        // Several READs: the long way has them under way at once.
+        if into.len() > OPERATION_BYTES_MAX {
+            return Err(Unreadable::Nowhere);
+        }
+        let region = self.0.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
+        let read = region.read_confirmed(u64::from(at.offset()), into).within(self.0.limit()).wait();
+        read.map_err(|error| unreadable(&self.0, error))
+    }
+
+    fn mapped(&self, region: RegionId) -> Option<&Words> {
+        Memory::mapped(&self.0, region)
+    }
+
+    fn believe(&self, region: RegionId) -> Result<(), Unreadable> {
+        Memory::believe(&self.0, region)
     }
 }

@@ -35,7 +35,7 @@ pub enum Unreadable {
     Lost(barn_transaction::ClientError),
 }
 
-fn unreadable(reach: &Reach<'_>, error: OperationError) -> Unreadable {
+pub(super) fn unreadable(reach: &Reach<'_>, error: OperationError) -> Unreadable {
     match error {
         OperationError::OutOfBounds { .. } | OperationError::Misaligned { .. } => Unreadable::Nowhere,
         error => Unreadable::Lost(reach.failed(error)),

@@ -77,6 +77,11 @@ impl Table {
         {
             return Ok(there);
         }
+        self.find_by_future(key, found).await
+    }
+
+    /// As [`Table::find_into`], after [`Table::find_waiting`] or [`Table::find_at_once`] could not tell.
+    pub async fn find_by_future(&self, key: &[u8], found: &mut Found) -> Result<bool, TableError> {
         let mut trial = Trial::of(&self.client);
         let there = loop {
             let error = match self.current().find_once(key, found, &mut trial).await {

@@ -32,6 +32,12 @@ impl Glance<'_> {
         self.table.session
     }
 
+    /// Whether READs are loads.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.table.regions_are_mapped()
+    }
+
     /// A region, if the session has it open.
     #[inline]
     pub fn region(&self, region: RegionId) -> Option<&RemoteRegion> {

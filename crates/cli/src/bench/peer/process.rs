@@ -68,6 +68,13 @@ impl PeerProcess {
         Ok((server, places))
     }
 
+    /// Bytes of memory that it has now.
+    pub(crate) fn resident_bytes(&self) -> f64 {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap_or_default();
+        let resident = pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok());
+        resident.unwrap_or(0.0) * rustix::param::page_size() as f64
+    }
+
     /// Seconds of CPU that it has used so far.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         crate::bench::timing::cpu_seconds(self.child.id())

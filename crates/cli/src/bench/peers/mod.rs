@@ -5,6 +5,8 @@
 //! | `SUBJECT/WORKLOAD/depth-N/KEYxVALUE` | operations a second of all clients, with how long they took and the CPU they cost |
 //! | `…/against-PEER` | ours beside that one: over shm the peers on Unix sockets and the maps, over tcp those on loopback |
 //! | `…/against-best-peer` | ours beside the fastest server; the maps are no servers, and stand apart |
+//! | `…/rate-N/against-PEER/p99` | with `--rate`: the time within which 99 of 100 operations were done |
+//! | `memory-per-entry/KEYxVALUE/against-PEER` | bytes of our table's memory for each record, beside by how much the server's grew |
 //!
 //! WORKLOAD is YCSB's c (reads), b (5 % updates) or a (half updates). All are loaded with the same records, asked
 //! for the same ones in the same order by as many clients with as many operations at once, and measured in turn.
@@ -18,7 +20,7 @@ use clap::Parser;
 use crate::bench::peer::Absent;
 use crate::bench::workload::crew::{Crew, How, Measured};
 use crate::bench::workload::mix::Mix;
-use crate::bench::workload::options::{DEPTH_MAX, Load};
+use crate::bench::workload::options::{Beat, DEPTH_MAX, Load};
 use crate::bench::workload::shape::Shape;
 use crate::bench::workload::subject::{Cell, Subject};
 use crate::bench::workload::worker::Setup;
@@ -50,6 +52,10 @@ pub struct Args {
     /// Let the peers' clients spin while they wait, as ours do over shm, rather than sleep.
     #[arg(long)]
     pub peers_spin: bool,
+
+    /// Closed or open loop.
+    #[command(flatten)]
+    pub beat: Beat,
 
     /// Records, clients and effort.
     #[command(flatten)]
@@ -98,15 +104,21 @@ impl Args {
         cells
     }
 
+    /// The end of every name: how many clients there were, and how often they came.
+    fn ending(&self) -> String {
+        self.load.clients_name() + &self.beat.name()
+    }
+
     fn command(&self, shape: Shape) -> String {
         let depths: Vec<String> = self.depth.iter().map(u32::to_string).collect();
         let mixes: Vec<String> = self.workload.iter().map(Mix::to_string).collect();
         let spin = if self.peers_spin { " --peers-spin" } else { "" };
         format!(
-            "barn bench peers --workload {} --depth {} {}{spin}",
+            "barn bench peers --workload {} --depth {} {}{spin}{}",
             mixes.join(","),
             depths.join(","),
-            self.load.command(shape)
+            self.load.command(shape),
+            self.beat.command()
         )
     }
 }
@@ -125,8 +137,10 @@ pub fn run(args: &Args) -> io::Result<Report> {
     for shape in args.load.shapes() {
         let servers = Servers::start(args.load.kind, shape, args.load.records(shape), &mut progress)?;
         let measured = measure(args, shape, &servers, &mut progress)?;
-        let results = Results { shape, clients: &args.load.clients_name(), measured: &measured };
-        let said = results.rows().into_iter().filter(|row| row.name.contains(&args.load.rows));
+        let results =
+            Results { shape, ending: &args.ending(), open: args.beat.rate.is_some(), measured: &measured };
+        let said = results.rows().into_iter().chain(servers.memory_rows(shape));
+        let said = said.filter(|row| row.name.contains(&args.load.rows));
         let keys = args.load.records(shape);
         report.rows.extend(said.map(|row| row.with("keys", keys).with("command", args.command(shape))));
         absent = servers.absent;
@@ -149,12 +163,13 @@ fn measure(
         kind: args.load.kind.to_string(),
         shm: servers.node.address("shm"),
         tcp: servers.node.address("tcp"),
+        verbs: None,
         peers: servers.places(),
         spin: args.peers_spin,
     };
     let mut crew = Crew::start(args.load.clients, args.load.threads, &setup)?;
     let cells = args.cells(|subject| servers.has(subject));
-    let cells = rows::needed(&cells, &args.load.rows, shape, &args.load.clients_name());
-    let how = How { effort: args.load.effort(), rate: None, law: None, inserts_max: 0 };
+    let cells = rows::needed(&cells, &args.load.rows, shape, &args.ending());
+    let how = How { effort: args.load.effort(), rate: args.beat.offered(), law: None, inserts_max: 0 };
     crew.in_turn(how, &cells, |subject| servers.cpu_seconds(subject), progress)
 }

@@ -11,6 +11,7 @@ use crate::bench::workload::shape::Shape;
 use crate::bench::workload::site;
 use crate::bench::workload::subject::Subject;
 use crate::progress::Progress;
+use crate::report::{Better, Row};
 
 /// Of an item of memcached's, beside its key and value: its header, and what its slab wastes.
 const ITEM_BYTES: u64 = 96;
@@ -20,6 +21,9 @@ pub(super) struct Servers {
     pub(super) node: BenchNode,
     redis: Option<redis::Server>,
     memcached: Vec<(Subject, memcached::Server)>,
+    /// Bytes of memory for each record: ours, and everybody's by name.
+    entry_bytes: f64,
+    peers_entry_bytes: Vec<(&'static str, f64)>,
     /// Peers that are not there.
     pub(super) absent: Absent,
 }
@@ -30,20 +34,44 @@ impl Servers {
         progress.show(&format!("loading Barn with {records} records of {shape}"));
         let node = BenchNode::start(site::memory_bytes(shape, records), 0, None)?;
         let barn = Barn::connect(&node.address("shm")).map_err(io::Error::other)?;
-        site::load(&barn, kind, shape, records).map_err(io::Error::other)?;
-        let mut servers = Self { node, redis: None, memcached: Vec::new(), absent: Absent::default() };
+        let table = site::load(&barn, kind, shape, records).map_err(io::Error::other)?;
+        let stats = table.stats().map_err(io::Error::other)?.shards;
+        let mut servers = Self {
+            node,
+            redis: None,
+            memcached: Vec::new(),
+            entry_bytes: stats.memory_bytes as f64 / stats.keys.max(1) as f64,
+            peers_entry_bytes: Vec::new(),
+            absent: Absent::default(),
+        };
         progress.show("loading Redis");
-        servers.redis = servers.absent.or_note("redis", load_redis(shape, records))?;
+        if let Some((server, entry_bytes)) = servers.absent.or_note("redis", load_redis(shape, records))? {
+            servers.redis = Some(server);
+            servers.peers_entry_bytes.push(("redis", entry_bytes));
+        }
         progress.show("loading memcached");
         // One that listens on a Unix socket listens nowhere else.
         for subject in [Subject::MemcachedUnix, Subject::MemcachedTcp] {
             let loaded = load_memcached(shape, records, subject == Subject::MemcachedUnix);
-            let server = servers.absent.or_note("memcached", loaded)?;
-            servers.memcached.extend(server.map(|server| (subject, server)));
+            if let Some((server, entry_bytes)) = servers.absent.or_note("memcached", loaded)? {
+                servers.memcached.push((subject, server));
+                // Both hold the same.
+                if subject == Subject::MemcachedUnix {
+                    servers.peers_entry_bytes.push(("memcached", entry_bytes));
+                }
+            }
         }
         #[cfg(not(feature = "peers"))]
         servers.absent.note("dashmap", crate::bench::peer::BUILD_THEM_IN.to_owned());
         Ok(servers)
+    }
+
+    /// Our memory for each record beside each server's.
+    pub(super) fn memory_rows(&self, shape: Shape) -> impl Iterator<Item = Row> {
+        self.peers_entry_bytes.iter().map(move |(peer, theirs)| {
+            let name = format!("memory-per-entry/{shape}/against-{peer}");
+            Row::new(name, "bytes", Better::Lower, &[self.entry_bytes]).beside(*peer, &[*theirs])
+        })
     }
 
     /// Where the peers listen.
@@ -70,7 +98,7 @@ impl Servers {
     /// Seconds of CPU that the one who is asked has used so far; none where nobody is.
     pub(super) fn cpu_seconds(&self, subject: Subject) -> f64 {
         match subject {
-            Subject::Shm(_) | Subject::Tcp(_) => self.node.cpu_seconds(),
+            Subject::Shm(_) | Subject::Tcp(_) | Subject::Verbs(_) => self.node.cpu_seconds(),
             Subject::RedisUnix | Subject::RedisTcp => {
                 self.redis.as_ref().map_or(0.0, |server| server.process.cpu_seconds())
             }
@@ -83,8 +111,10 @@ impl Servers {
     }
 }
 
-fn load_redis(shape: Shape, records: u64) -> Result<redis::Server, PeerError> {
+/// A server that is loaded, and the bytes by which its memory grew for each record.
+fn load_redis(shape: Shape, records: u64) -> Result<(redis::Server, f64), PeerError> {
     let server = redis::Server::start()?;
+    let before = server.process.resident_bytes();
     let mut wire = server.connect(false)?;
     for batch in site::batches(shape, records) {
         for (key, value) in &batch {
@@ -92,12 +122,14 @@ fn load_redis(shape: Shape, records: u64) -> Result<redis::Server, PeerError> {
         }
         wire.exchange(batch.len(), |_, reply| reply.fails().map_or(Ok(()), |why| Err(redis::failed(why))))?;
     }
-    Ok(server)
+    let grown = server.process.resident_bytes() - before;
+    Ok((server, grown / records as f64))
 }
 
-fn load_memcached(shape: Shape, records: u64, unix: bool) -> Result<memcached::Server, PeerError> {
+fn load_memcached(shape: Shape, records: u64, unix: bool) -> Result<(memcached::Server, f64), PeerError> {
     let item_bytes = ITEM_BYTES + (shape.key.most + shape.value.most) as u64 * 3 / 2;
     let server = memcached::Server::start_for(records, item_bytes, unix)?;
+    let before = server.process.resident_bytes();
     let mut wire = memcached::Wire::connect(&server.place, false)?;
     for batch in site::batches(shape, records) {
         for (key, value) in &batch {
@@ -105,5 +137,6 @@ fn load_memcached(shape: Shape, records: u64, unix: bool) -> Result<memcached::S
         }
         wire.flush()?;
     }
-    Ok(server)
+    let grown = server.process.resident_bytes() - before;
+    Ok((server, grown / records as f64))
 }

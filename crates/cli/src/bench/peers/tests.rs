@@ -25,7 +25,7 @@ fn made_up(there: impl Fn(Subject) -> bool) -> Vec<(Cell, Measured)> {
 #[test]
 fn ours_stand_beside_everybody_as_far_away_and_beside_the_best() {
     let measured = made_up(|_| true);
-    let rows = Results { shape: SHAPE, clients: "", measured: &measured }.rows();
+    let rows = Results { shape: SHAPE, ending: "", open: false, measured: &measured }.rows();
     let is = |name: &str, beside: &str, ratio: f64| {
         let row = rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no {name}"));
         assert_eq!((row.beside.as_deref(), row.ratio), (Some(beside), Some(ratio)), "{name}");
@@ -45,9 +45,27 @@ fn ours_stand_beside_everybody_as_far_away_and_beside_the_best() {
 }
 
 #[test]
+fn at_a_given_rate_it_counts_how_long_operations_take() {
+    let mut measured = made_up(|_| true);
+    for (cell, measured) in &mut measured {
+        let took = match cell.subject {
+            Subject::RedisUnix | Subject::RedisTcp => 400,
+            Subject::MemcachedUnix | Subject::MemcachedTcp => 800,
+            _ => 100,
+        };
+        measured.latencies.record(took, 1000);
+    }
+    let rows = Results { shape: SHAPE, ending: "/rate-9", open: true, measured: &measured }.rows();
+    let name = "tcp/auto/c/depth-1/16x32/rate-9/against-best-peer/p99";
+    let row = rows.iter().find(|row| row.name == name).expect("is there");
+    assert_eq!((row.unit.as_str(), row.beside.as_deref()), ("ns", Some("redis-tcp")), "{row:?}");
+    assert_eq!((row.value, row.ratio), (100.0, Some(0.25)), "{row:?}");
+}
+
+#[test]
 fn without_servers_there_is_no_best_peer_and_maps_are_none() {
     let measured = made_up(|subject| subject.is_in_process() || subject == Subject::Shm(Reads::Auto));
-    let rows = Results { shape: SHAPE, clients: "/clients-2x1", measured: &measured }.rows();
+    let rows = Results { shape: SHAPE, ending: "/clients-2x1", open: false, measured: &measured }.rows();
     assert!(rows.iter().all(|row| !row.name.contains("best-peer") && row.name.contains("/clients-2x1")));
     assert!(rows.iter().any(|row| row.name.ends_with("against-dashmap")));
 }
@@ -79,10 +97,11 @@ fn peers_are_asked_for_what_they_can_do_as_well() {
 #[test]
 fn the_printed_command_measures_the_same() {
     let args =
-        parse(&["--workload", "a", "--depth", "1,32", "--clients", "2", "--peers-spin"]).expect("is right");
+        parse(&["--workload", "a", "--depth", "1,32", "--clients", "2", "--peers-spin", "--rate", "900"])
+            .expect("is right");
     let command = args.command(SHAPE);
     let again: Vec<&str> = command.split(' ').skip(3).collect();
     let again = parse(&again).expect("is right");
     assert_eq!(again.cells(|_| true), args.cells(|_| true));
-    assert!(again.peers_spin && again.load.clients == 2, "{command}");
+    assert!(again.peers_spin && again.load.clients == 2 && again.beat.rate == Some(900.0), "{command}");
 }

@@ -22,6 +22,7 @@ pub(crate) mod get;
 mod site;
 
 pub use site::echo_node;
+pub(crate) use site::ends;
 
 /// How long and how often each figure is measured.
 #[derive(Clone, Copy, Debug)]

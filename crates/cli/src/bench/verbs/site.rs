@@ -37,22 +37,17 @@ impl Drop for Echoes {
 impl Site {
     /// Takes the node that was named, or starts one with so much memory.
     pub(super) fn new(at: &At, memory_bytes: u64, raw_bytes: u64) -> io::Result<Self> {
-        let devices = addresses()?;
-        let (Some(first), Some(last)) = (devices.first(), devices.last()) else {
-            return Err(io::Error::other(
-                "no RDMA device here is up and has an IPv4 address; `barn doctor` says what is missing",
-            ));
-        };
-        let bind = at.bind.unwrap_or(*last);
+        let (first, last) = ends()?;
+        let bind = at.bind.unwrap_or(last);
         if let Some(address) = &at.at {
             let host = address.strip_prefix("verbs://").and_then(|host| host.parse::<SocketAddr>().ok());
             let host = host.ok_or_else(|| io::Error::other("--at takes verbs://IP:PORT"))?;
             let echoes = SocketAddr::new(host.ip(), host.port() + ECHO_PORTS_FURTHER);
             return Ok(Self { address: address.clone(), bind, echoes, _node: None, _echo: None });
         }
-        let node = BenchNode::start_on_verbs(memory_bytes, raw_bytes, *first)?;
+        let node = BenchNode::start_on_verbs(memory_bytes, raw_bytes, first)?;
         let address = node.address("tcp").replacen("tcp://", "verbs://", 1);
-        let free = TcpListener::bind((*first, 0)).and_then(|listener| listener.local_addr())?;
+        let free = TcpListener::bind((first, 0)).and_then(|listener| listener.local_addr())?;
         let child = Command::new(std::env::current_exe()?)
             .args(["bench", "echo-node", &free.to_string()])
             .stdin(Stdio::null())
@@ -65,15 +60,19 @@ impl Site {
     }
 }
 
-/// The IPv4 addresses of all ports that are up, device by device.
-fn addresses() -> io::Result<Vec<IpAddr>> {
+/// The IPv4 addresses of the first port that is up and of the last: a node's and its clients'.
+pub(crate) fn ends() -> io::Result<(IpAddr, IpAddr)> {
     let ports = report().map_err(io::Error::other)?.into_iter().flat_map(|device| device.ports);
-    let active = ports.filter(|port| port.active);
-    Ok(active
-        .flat_map(|port| port.addresses)
-        .map(|(_, address)| address.to_canonical())
-        .filter(IpAddr::is_ipv4)
-        .collect())
+    let addresses = ports.filter(|port| port.active).flat_map(|port| port.addresses);
+    let addresses: Vec<IpAddr> =
+        addresses.map(|(_, address)| address.to_canonical()).filter(IpAddr::is_ipv4).collect();
+    match addresses[..] {
+        [one] => Ok((one, one)),
+        [first, .., last] => Ok((first, last)),
+        [] => Err(io::Error::other(
+            "no RDMA device here is up and has an IPv4 address; `barn doctor` says what is missing",
+        )),
+    }
 }
 
 /// Serves bare echoes until it is killed.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use barn::Kind;
 
+use super::drive::Arrivals;
 use super::shape::{Shape, Shapes};
 use crate::bench::timing::Effort;
 
@@ -46,6 +47,45 @@ pub struct Load {
     /// Fewer records, and fewer and shorter repeats.
     #[arg(long)]
     pub quick: bool,
+}
+
+/// When operations begin.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Beat {
+    /// Open loop: so many operations a second begin, of all clients together, whether the last have ended or
+    /// not. Times count from then.
+    #[arg(long, value_name = "OPS", value_parser = rate)]
+    pub rate: Option<f64>,
+
+    /// How far apart they begin in an open loop.
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
+    pub arrivals: Arrivals,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (1.0..=1e9).contains(&rate) => Ok(rate),
+        _ => Err(format!("`{text}` is no number of operations a second from 1 to 1000000000")),
+    }
+}
+
+impl Beat {
+    /// Operations a second of an open loop.
+    pub(crate) fn offered(&self) -> Option<(f64, Arrivals)> {
+        self.rate.map(|rate| (rate, self.arrivals))
+    }
+
+    /// The end of a row's name, in an open loop.
+    pub(crate) fn name(&self) -> String {
+        self.rate.map_or_else(String::new, |rate| format!("/rate-{rate}"))
+    }
+
+    /// The options that make a command's loop the same as this one.
+    pub(crate) fn command(&self) -> String {
+        self.rate.map_or_else(String::new, |rate| {
+            format!(" --rate {rate} --arrivals {}", format!("{:?}", self.arrivals).to_lowercase())
+        })
+    }
 }
 
 /// Operations at once, of each thread.

@@ -37,6 +37,8 @@ pub(crate) enum Subject {
     Shm(Reads),
     /// Barn over tcp.
     Tcp(Reads),
+    /// Barn over RDMA.
+    Verbs(Reads),
     /// Redis on a Unix socket.
     RedisUnix,
     /// Redis on loopback.
@@ -58,6 +60,7 @@ impl Subject {
             Self::Embedded(reads) => format!("embedded/{}", Way::from(reads)),
             Self::Shm(reads) => format!("shm/{}", Way::from(reads)),
             Self::Tcp(reads) => format!("tcp/{}", Way::from(reads)),
+            Self::Verbs(reads) => format!("verbs/{}", Way::from(reads)),
             Self::RedisUnix => "redis-unix".into(),
             Self::RedisTcp => "redis-tcp".into(),
             Self::MemcachedUnix => "memcached-unix".into(),

@@ -3,11 +3,13 @@
 //! Stores are opened, and traces drawn, when they are first asked for and before the clock runs.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use barn::node::NodeConfig;
-use barn::{Barn, Table};
+use barn::{Barn, Connect, Table};
+use barn_fabric::ConnectOptions;
 use serde::{Deserialize, Serialize};
 
 use super::choose::Law;
@@ -39,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) kind: String,
     pub(crate) shm: String,
     pub(crate) tcp: String,
+    /// Over RDMA: where the node is, and the address that clients come from.
+    pub(crate) verbs: Option<(String, IpAddr)>,
     pub(crate) peers: Vec<(Subject, Place)>,
     /// Peers' clients spin.
     pub(crate) spin: bool,
@@ -210,6 +214,13 @@ impl Worker {
             }
             Subject::Shm(reads) => barn(connect(&self.setup.shm).map_err(io::Error::other)?, reads),
             Subject::Tcp(reads) => barn(connect(&self.setup.tcp).map_err(io::Error::other)?, reads),
+            Subject::Verbs(reads) => {
+                let nowhere = || io::Error::other("no node was started on RDMA");
+                let (address, bind) = self.setup.verbs.as_ref().ok_or_else(nowhere)?;
+                let options = ConnectOptions { bind: Some(*bind), ..ConnectOptions::default() };
+                let table = Connect::new().fabric(options).to(address).and_then(|it| it.open_table(TABLE));
+                barn(table.map_err(io::Error::other)?, reads)
+            }
             Subject::RedisUnix | Subject::RedisTcp => {
                 Box::new(RedisStore::connect(place?, spin, shape, thread)?)
             }

@@ -6,13 +6,14 @@
 //! | `memory-per-entry/KEYxVALUE` | bytes of the table's memory for each record, beside those of its key and value; not of a cache |
 //!
 //! TRANSPORT is `embedded` (the node is in the client's own process, whose CPU then includes the node's),
-//! `shm` or `tcp`; WORKLOAD is a letter of `workload/mix.rs`. Node and clients are processes of their own, all
+//! `shm`, `tcp` or, where there is a device, `verbs`; WORKLOAD is a letter of `workload/mix.rs`. Node and clients are processes of their own, all
 //! are measured in turn, and every value that is read is checked. With `--rate` the loop is open and a row ends
 //! in `/rate-N`: times count from when an operation's turn came (`workload/drive.rs`).
 //!
 //! `depth-N`: each thread hands over N operations at once and waits for them all; their time is the group's.
 
 use std::io;
+use std::net::IpAddr;
 
 use barn::{Barn, Kind};
 use clap::Parser;
@@ -20,10 +21,9 @@ use clap::Parser;
 use crate::bench::node::BenchNode;
 use crate::bench::workload::choose::Law;
 use crate::bench::workload::crew::{Crew, How, Measured};
-use crate::bench::workload::drive::Arrivals;
 use crate::bench::workload::figures;
 use crate::bench::workload::mix::Mix;
-use crate::bench::workload::options::{DEPTH_MAX, Load};
+use crate::bench::workload::options::{Beat, DEPTH_MAX, Load};
 use crate::bench::workload::shape::Shape;
 use crate::bench::workload::site;
 use crate::bench::workload::subject::{Cell, Reads, Subject};
@@ -49,6 +49,9 @@ pub enum Over {
     Shm,
     /// In another process, over tcp.
     Tcp,
+    /// In another process, over RDMA: the node at the first device that has an IPv4 address, the clients at
+    /// the last.
+    Verbs,
 }
 
 /// What to measure.
@@ -75,25 +78,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 16], value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
     pub depth: Vec<u32>,
 
-    /// Open loop: so many operations a second begin, of all clients together, whether the last have ended or
-    /// not. Times count from then.
-    #[arg(long, value_name = "OPS", value_parser = rate)]
-    pub rate: Option<f64>,
-
-    /// How far apart they begin in an open loop.
-    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
-    pub arrivals: Arrivals,
+    /// Closed or open loop.
+    #[command(flatten)]
+    pub beat: Beat,
 
     /// Records, clients and effort.
     #[command(flatten)]
     pub load: Load,
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(rate) if (1.0..=1e9).contains(&rate) => Ok(rate),
-        _ => Err(format!("`{text}` is no number of operations a second from 1 to 1000000000")),
-    }
 }
 
 /// For those who have no command line.
@@ -125,6 +116,7 @@ impl Args {
                             Over::Embedded => Subject::Embedded(*reads),
                             Over::Shm => Subject::Shm(*reads),
                             Over::Tcp => Subject::Tcp(*reads),
+                            Over::Verbs => Subject::Verbs(*reads),
                         };
                         cells.push(Cell { subject, mix: *mix, depth: *depth as usize });
                     }
@@ -137,9 +129,8 @@ impl Args {
 
     fn name(&self, cell: Cell, shape: Shape) -> String {
         let law = self.law.map_or_else(String::new, |law| format!("/{law:?}").to_lowercase());
-        let rate = self.rate.map_or_else(String::new, |rate| format!("/rate-{rate}"));
         let clients = self.load.clients_name();
-        format!("{}/{shape}{law}{clients}{rate}", cell.name())
+        format!("{}/{shape}{law}{clients}{}", cell.name(), self.beat.name())
     }
 
     /// The command that measures one cell.
@@ -155,11 +146,7 @@ impl Args {
         if let Some(law) = self.law {
             command += &format!(" --law {}", format!("{law:?}").to_lowercase());
         }
-        if let Some(rate) = self.rate {
-            command +=
-                &format!(" --rate {rate} --arrivals {}", format!("{:?}", self.arrivals).to_lowercase());
-        }
-        command
+        command + &self.beat.command()
     }
 
     fn check(&self) -> io::Result<()> {
@@ -170,6 +157,14 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// Where a node and its clients are over RDMA.
+fn rdma_ends() -> io::Result<(IpAddr, IpAddr)> {
+    #[cfg(feature = "verbs")]
+    return crate::bench::verbs::ends();
+    #[cfg(not(feature = "verbs"))]
+    Err(crate::bench::at::without_verbs())
 }
 
 /// Measures.
@@ -200,7 +195,13 @@ pub fn run(args: &Args) -> io::Result<Report> {
 fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -> io::Result<Vec<Row>> {
     let records = args.load.records(shape);
     progress.show(&format!("loading {records} records of {shape}"));
-    let node = BenchNode::start(site::memory_bytes(shape, records), 0, None)?;
+    let memory_bytes = site::memory_bytes(shape, records);
+    let ends = if args.over.contains(&Over::Verbs) { Some(rdma_ends()?) } else { None };
+    let node = match ends {
+        #[cfg(feature = "verbs")]
+        Some((ip, _)) => BenchNode::start_on_verbs(memory_bytes, 0, ip)?,
+        _ => BenchNode::start(memory_bytes, 0, None)?,
+    };
     let barn = Barn::connect(&node.address("shm")).map_err(io::Error::other)?;
     let table = site::load(&barn, args.load.kind, shape, records).map_err(io::Error::other)?;
     let stats = table.stats().map_err(io::Error::other)?.shards;
@@ -212,13 +213,14 @@ fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -
         kind: args.load.kind.to_string(),
         shm: node.address("shm"),
         tcp: node.address("tcp"),
+        verbs: ends.map(|(_, bind)| (node.address("tcp").replacen("tcp://", "verbs://", 1), bind)),
         peers: Vec::new(),
         spin: false,
     };
     let mut crew = Crew::start(args.load.clients, args.load.threads, &setup)?;
     let how = How {
         effort: args.load.effort(),
-        rate: args.rate.map(|rate| (rate, args.arrivals)),
+        rate: args.beat.offered(),
         law: args.law,
         inserts_max: records * (site::GROWS_BY - 1),
     };
@@ -229,7 +231,7 @@ fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -
             .with("kind", args.load.kind.to_string())
             .with("keys", records)
             .with("command", args.command(*cell, shape));
-        args.rate.map_or(row.clone(), |rate| row.with("offered", rate))
+        args.beat.rate.map_or(row.clone(), |rate| row.with("offered", rate))
     };
     let mut rows: Vec<Row> = measured.iter().map(said).collect();
     // A cache has the memory that it was given, whatever is in it.

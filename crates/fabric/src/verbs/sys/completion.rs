@@ -60,7 +60,7 @@ unsafe impl Send for CompletionQueue {}
 unsafe impl Sync for CompletionQueue {}
 
 /// Completions that one look takes.
-const BATCH: usize = 32;
+pub(crate) const COMPLETIONS: usize = 32;
 
 impl CompletionQueue {
     /// A queue for `entries` completions. More than it has room for break it: whoever posts
@@ -94,20 +94,20 @@ impl CompletionQueue {
         &self.descriptor
     }
 
-    /// Takes completions, at most [`BATCH`] of them; says how many.
+    /// Takes completions, at most [`COMPLETIONS`] of them; says how many.
     pub(crate) fn poll(&self, mut take: impl FnMut(Completion)) -> Result<usize, VerbsError> {
-        let mut entries = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; BATCH];
-        // SAFETY: the queue lives; the array has room for BATCH entries, of which the call fills
+        let mut entries = [const { MaybeUninit::<ffi::ibv_wc>::uninit() }; COMPLETIONS];
+        // SAFETY: the queue lives; the array has room for COMPLETIONS entries, of which the call fills
         // as many as it says.
         let count =
-            unsafe { ffi::ibv_poll_cq(self.queue.as_ptr(), BATCH as i32, entries.as_mut_ptr().cast()) };
+            unsafe { ffi::ibv_poll_cq(self.queue.as_ptr(), COMPLETIONS as i32, entries.as_mut_ptr().cast()) };
         let Ok(count) = usize::try_from(count) else {
             return Err(VerbsError::Step {
                 step: "ibv_poll_cq",
                 cause: std::io::ErrorKind::BrokenPipe.into(),
             });
         };
-        for entry in &entries[..count.min(BATCH)] {
+        for entry in &entries[..count.min(COMPLETIONS)] {
             // SAFETY: the first `count` entries were filled in.
             take(read(unsafe { entry.assume_init_ref() }));
         }

@@ -15,7 +15,7 @@ mod memory;
 mod queue_pair;
 mod work;
 
-pub(crate) use completion::{Completed, Completion, CompletionQueue, Status};
+pub(crate) use completion::{COMPLETIONS, Completed, Completion, CompletionQueue, Status};
 pub(crate) use device::{Device, Gid, GidKind, Port, device_names};
 pub(crate) use memory::{Access, MemoryRegion, ProtectionDomain};
 pub(crate) use queue_pair::{AddressHandle, Kind, QueuePair, Remote, Room};
