@@ -1,5 +1,5 @@
-//! What only a device can show: nothing leaks, a stolen key opens nothing, revoking is hard, and
-//! losses do nothing twice. Ignored where there is none; `cargo xtask verbs` runs them in a guest
+//! What only a device can show: nothing leaks, a stolen key opens nothing, revoking is hard, losses
+//! do nothing twice, and a cable that is pulled is an error and not a wait. Ignored where there is none; `cargo xtask verbs` runs them in a guest
 //! with two software RoCE devices (`verbs_device --ignored --test-threads 1`).
 #![cfg(feature = "verbs")]
 
@@ -270,4 +270,53 @@ fn requests_and_replies_that_are_lost_are_repeated_and_done_once() {
         "a call was answered twice, or with another's answer"
     );
     assert_eq!(site.calls.load(Ordering::SeqCst), calls, "a call was done twice");
+}
+
+/// Takes the client's network device down, or brings it up again.
+fn cable(plugged: bool) {
+    let name = std::env::var("BARN_VERBS_CABLE").unwrap_or_else(|_| "v1".into());
+    let done = Command::new("ip").args(["link", "set", &name, if plugged { "up" } else { "down" }]).status();
+    assert!(done.expect("the guest has `ip`").success());
+}
+
+#[test]
+#[ignore = "needs RDMA devices: run by cargo xtask verbs"]
+fn a_cable_that_is_pulled_ends_the_connection_and_another_works_once_it_is_back() {
+    let site = Site::start();
+    let _region = site.region(1, 7);
+    for messaging in [Messaging::Ring, Messaging::RequestRegion { window: 4 }] {
+        let client = site.client(messaging);
+        let region = client.open(RegionId(1), Rights::ALL).wait().unwrap();
+        region.read(0, &mut [0; 64]).wait().unwrap();
+        cable(false);
+        // Several at once, of which the device tells that it gave them up; whoever comes later hears it at once.
+        let mut ended = Vec::new();
+        let reads = (0..4u64).map(|number| {
+            let region = &region;
+            async move { region.read(number * 64, &mut [0; 64]).await }
+        });
+        Pipeline::new(4).run(reads, |read| ended.push(read));
+        cable(true);
+        assert_eq!(ended, [Err(OperationError::PeerGone); 4], "{messaging:?}");
+        assert!(!client.is_open(), "{messaging:?}");
+        assert_eq!(region.read(0, &mut [0; 64]).wait(), Err(OperationError::PeerGone), "{messaging:?}");
+        assert_eq!(client.call(1, b"?", &mut Vec::new()).wait(), Err(CallError::PeerGone), "{messaging:?}");
+        drop((region, client));
+        site.until_peers(0);
+        // The device is up a moment after its cable is.
+        until("the device", || {
+            let options = ConnectOptions {
+                messaging,
+                bind: Some(address("BARN_VERBS_CLIENT", [10, 9, 0, 2])),
+                ..ConnectOptions::default()
+            };
+            let Ok(client) = Connection::connect(&format!("verbs://{}", site.at), options).wait() else {
+                return false;
+            };
+            let Ok(region) = client.open(RegionId(1), Rights::READ).wait() else { return false };
+            let mut into = [0; 64];
+            region.read(0, &mut into).wait().is_ok_and(|()| into == [7; 64])
+        });
+        site.until_peers(0);
+    }
 }

@@ -6,6 +6,7 @@
 
 mod faults;
 mod model;
+mod power;
 mod race;
 mod rot;
 mod threads;
@@ -14,7 +15,7 @@ use crate::checkpoint::{Checkpoint, Step};
 use crate::recover::open_parts;
 use crate::writer::{Next, Writer};
 use crate::{Level, Log, LogOptions, Memory, OpenError, Position, Record, Recovered};
-use barn_fabric::seam::{Clock, Random, Seeded};
+use barn_fabric::seam::{Clock, Disk, Random, Seeded};
 use barn_fabric::simulated::SimulatedDisk;
 use barn_fabric::{RegionId, Words};
 use std::collections::BTreeMap;
@@ -85,8 +86,8 @@ pub(super) struct Answers {
     pub(super) refused: u64,
 }
 
-pub(super) struct World {
-    pub(super) disk: SimulatedDisk,
+pub(super) struct World<D = SimulatedDisk> {
+    pub(super) disk: D,
     pub(super) clock: Arc<ManualClock>,
     pub(super) log: Log,
     pub(super) writer: Writer,
@@ -102,8 +103,8 @@ pub(super) struct World {
 type Opened = (Log, Writer, Recovered, Kept, BTreeMap<RegionId, Words>);
 
 /// Opens a log by hand; gives what was recovered as the model has it.
-pub(super) fn open_by_hand(
-    disk: &SimulatedDisk,
+pub(super) fn open_by_hand<D: Disk + Clone + 'static>(
+    disk: &D,
     clock: Arc<ManualClock>,
     accept_loss: bool,
 ) -> Result<Opened, OpenError> {
@@ -124,9 +125,11 @@ impl World {
     pub(super) fn new(seed: u64) -> Self {
         Self::try_on(SimulatedDisk::new(seed), seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"))
     }
+}
 
+impl<D: Disk + Clone + 'static> World<D> {
     /// A world on an empty disk.
-    pub(super) fn try_on(disk: SimulatedDisk, seed: u64) -> Result<Self, OpenError> {
+    pub(super) fn try_on(disk: D, seed: u64) -> Result<Self, OpenError> {
         let clock = Arc::new(ManualClock::default());
         let (log, writer, recovered, kept, memory) = open_by_hand(&disk, clock.clone(), false)?;
         assert!(recovered.fresh);
@@ -282,18 +285,25 @@ impl World {
     }
 
     /// Whatever is recovered from this disk is the memory at the end of a record at or after `floor`.
-    pub(super) fn check(&self, disk: &SimulatedDisk, floor: Position, story: &str) -> Position {
+    pub(super) fn check(&self, disk: &D, floor: Position, story: &str) -> Position {
         let (_log, _writer, recovered, kept, _) =
             open_by_hand(disk, Arc::default(), false).unwrap_or_else(|error| panic!("{story}: {error}"));
-        let position = recovered.report.position;
-        assert!(
-            position >= floor,
-            "{story}: recovered {position}, answered for {floor}: {}",
-            recovered.report
-        );
-        let expected = self.history.get(&position);
-        let expected = expected.unwrap_or_else(|| panic!("{story}: no record ends at {position}"));
-        assert!(*expected == kept, "{story}: the memory at {position} differs: {}", recovered.report);
-        position
+        judge(&self.history, &recovered, &kept, floor, story)
     }
+}
+
+/// What was recovered is the memory at the end of a record at or after `floor`: of which.
+fn judge(
+    history: &BTreeMap<Position, Kept>,
+    recovered: &Recovered,
+    kept: &Kept,
+    floor: Position,
+    story: &str,
+) -> Position {
+    let position = recovered.report.position;
+    assert!(position >= floor, "{story}: recovered {position}, answered for {floor}: {}", recovered.report);
+    let expected = history.get(&position);
+    let expected = expected.unwrap_or_else(|| panic!("{story}: no record ends at {position}"));
+    assert!(expected == kept, "{story}: the memory at {position} differs: {}", recovered.report);
+    position
 }
