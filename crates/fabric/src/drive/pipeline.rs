@@ -5,6 +5,9 @@ use super::{Driving, collect_parking, next_sweep};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// Fewer than so many prefetches do not keep the memory busy.
+const GROUP_MIN: usize = 8;
+
 /// N places for operations in flight, kept from run to run so that nothing is allocated.
 ///
 /// ```
@@ -55,11 +58,12 @@ impl<F: Future> Pipeline<F> {
         })
     }
 
-    /// Polls every place once: first those under way, then those that take a new operation.
+    /// Polls every place once, group by group: first those under way, then those that take a new operation.
     ///
-    /// The starts stand together because a shm READ starts with a prefetch: many of them close
+    /// The starts of a group stand together because a shm READ starts with a prefetch: many of them close
     /// behind one another let the CPU walk the page tables for all of them at once, where
-    /// prefetches far apart wait for one walk after the other (three times slower on 4 KiB pages).
+    /// prefetches far apart wait for one walk after the other (three times slower on 4 KiB pages). There are
+    /// two groups, so that one's memory is fetched while the other's is copied.
     #[inline(always)]
     fn sweep(
         &mut self,
@@ -68,31 +72,35 @@ impl<F: Future> Pipeline<F> {
         cx: &mut Context<'_>,
     ) -> (usize, usize) {
         let (mut running, mut finished) = (0, 0);
-        for place in &mut self.places {
-            let Some(future) = place.as_mut().as_pin_mut() else { continue };
-            match future.poll(cx) {
-                Poll::Pending => running += 1,
-                Poll::Ready(output) => {
-                    place.set(None);
-                    done(output);
-                    finished += 1;
-                }
-            }
-        }
-        if running == self.places.len() {
-            return (running, finished);
-        }
-        for place in &mut self.places {
-            while place.is_none() {
-                let Some(future) = next.next() else { return (running, finished) };
-                place.set(Some(future));
-                let Some(future) = place.as_mut().as_pin_mut() else { break };
+        let group = self.places.len().div_ceil(2).max(GROUP_MIN);
+        'groups: for group in self.places.chunks_mut(group) {
+            let before = running;
+            for place in &mut *group {
+                let Some(future) = place.as_mut().as_pin_mut() else { continue };
                 match future.poll(cx) {
                     Poll::Pending => running += 1,
                     Poll::Ready(output) => {
                         place.set(None);
                         done(output);
                         finished += 1;
+                    }
+                }
+            }
+            if running - before == group.len() {
+                continue;
+            }
+            for place in &mut *group {
+                while place.is_none() {
+                    let Some(future) = next.next() else { continue 'groups };
+                    place.set(Some(future));
+                    let Some(future) = place.as_mut().as_pin_mut() else { break };
+                    match future.poll(cx) {
+                        Poll::Pending => running += 1,
+                        Poll::Ready(output) => {
+                            place.set(None);
+                            done(output);
+                            finished += 1;
+                        }
                     }
                 }
             }
