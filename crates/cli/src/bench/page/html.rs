@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::rows::{Table, VALUES, table};
+use super::rows::{Table, margin, table, values};
 use super::{Page, Section, noise};
 use crate::markup::escape;
 use crate::plot;
@@ -34,13 +34,14 @@ pub(super) fn page(page: &Page) -> String {
     let class = if page.loaded.is_empty() { "quiet" } else { "loaded" };
     let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&page.noise.headline()));
     let _ = writeln!(out, "<p>Measured with</p>\n<pre>{}</pre>", escape(&page.command));
-    let _ = write!(out, "<p>{VALUES} Coloured rows miss their aim.</p>\n<nav>\n<ul>\n");
+    let _ =
+        write!(out, "<p>{} Coloured rows miss their aim.</p>\n<nav>\n<ul>\n", values(margin(&page.noise)));
     for (number, section) in page.sections.iter().enumerate() {
         let _ = writeln!(out, "<li><a href=\"#part-{number}\">{}</a></li>", escape(&section.title));
     }
     out += "<li><a href=\"#noise\">How noisy it was</a></li>\n<li><a href=\"#machine\">The machine</a></li>\n</ul>\n</nav>\n";
     for (number, section) in page.sections.iter().enumerate() {
-        write_section(&mut out, number, section);
+        write_section(&mut out, number, section, margin(&page.noise));
     }
     out += "<h2 id=\"noise\">How noisy it was</h2>\n";
     write_facts(&mut out, page.noise.facts());
@@ -49,7 +50,7 @@ pub(super) fn page(page: &Page) -> String {
     out + "</body>\n</html>\n"
 }
 
-fn write_section(out: &mut String, number: usize, section: &Section) {
+fn write_section(out: &mut String, number: usize, section: &Section, margin: f64) {
     let (title, about) = (escape(&section.title), escape(&section.about));
     let _ = writeln!(out, "<h2 id=\"part-{number}\">{title}</h2>\n<p>{about}</p>");
     let _ = writeln!(out, "<pre>{}</pre>", escape(&section.command));
@@ -57,7 +58,7 @@ fn write_section(out: &mut String, number: usize, section: &Section) {
         let _ = writeln!(out, "<p class=\"loaded\">This part failed: {}</p>", escape(why));
     }
     if let Some(report) = &section.report {
-        write_table(out, &table(report));
+        write_table(out, &table(report, margin));
     }
     if section.plots.is_empty() {
         return;

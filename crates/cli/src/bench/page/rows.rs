@@ -2,24 +2,41 @@
 
 use serde_json::Value;
 
+use super::noise::Noise;
 use crate::report::{Report, Row, columns, scaled};
 
 /// What a run cannot see of itself is how the next will differ: pairs of runs on a quiet machine differed by
-/// up to a tenth where their repeats differed by less. So spreads are shown wider on either side by this.
-pub(super) const BETWEEN_RUNS: f64 = 0.05;
+/// up to a tenth where their repeats differed by less. So spreads are shown wider on either side by this, and
+/// by as much as the same work varied through the run, if that is more.
+const BETWEEN_RUNS: f64 = 0.05;
+
+/// By which part of it a figure may differ in the next run, beside what its repeats show.
+pub(super) fn margin(noise: &Noise) -> f64 {
+    noise.calibration_spread().clamp(BETWEEN_RUNS, 0.9)
+}
 
 /// What every page says of its values.
-pub(super) const VALUES: &str = "A value is the median of its repeats. Its spread is from the lowest to the \
-     highest, wider by 5 % on either side, by which one run differs from the next. Beside it stands what was \
-     measured in the same run, in turn; the ratio is ours over theirs.";
+pub(super) fn values(margin: f64) -> String {
+    let why = if margin > BETWEEN_RUNS {
+        "by which the same work varied in this run"
+    } else {
+        "by which one run differs from the next"
+    };
+    format!(
+        "A value is the median of its repeats. Its spread is from the lowest to the highest, wider by {:.0} % on \
+         either side, {why}. Beside it stands what was measured in the same run, in turn; the ratio is ours over \
+         theirs.",
+        margin * 100.0
+    )
+}
 
-fn wider(row: &Row) -> Row {
-    // What is counted and not timed is the same in the next run, too.
-    let timed = ["ns", "ms", "s", "s per million", "ops/s", "GB/s", "×"].contains(&row.unit.as_str());
-    if !timed && row.low == row.high {
+fn wider(row: &Row, margin: f64) -> Row {
+    // What is counted of the same input is the same in the next run, too; what depends on when things happen is not.
+    let varies = ["ns", "ms", "s", "s per million", "ops/s", "GB/s", "×", "READs", "of the GETs", "bytes"];
+    if !varies.contains(&row.unit.as_str()) && row.low == row.high {
         return row.clone();
     }
-    Row { low: row.low * (1.0 - BETWEEN_RUNS), high: row.high * (1.0 + BETWEEN_RUNS), ..row.clone() }
+    Row { low: row.low * (1.0 - margin), high: row.high * (1.0 + margin), ..row.clone() }
 }
 
 /// A table: its head, and its lines.
@@ -35,12 +52,12 @@ pub(super) struct Line {
 }
 
 /// The table of a report: claims where they are, else the table that the terminal has.
-pub(super) fn table(report: &Report) -> Table {
+pub(super) fn table(report: &Report, margin: f64) -> Table {
     if report.rows.iter().any(|row| row.extra.contains_key("verdict")) {
         let head = vec!["where", "claim", "kind", "paper", "ours", "spread", "verdict"];
-        return Table { head, lines: report.rows.iter().map(|row| claim(&wider(row))).collect() };
+        return Table { head, lines: report.rows.iter().map(|row| claim(&wider(row, margin))).collect() };
     }
-    let rows: Vec<Row> = report.rows.iter().map(wider).collect();
+    let rows: Vec<Row> = report.rows.iter().map(|row| wider(row, margin)).collect();
     let (head, lines) = columns(&rows);
     let missed =
         |row: &Row| ["holds", "reached"].iter().any(|key| row.extra.get(*key) == Some(&Value::Bool(false)));
@@ -74,19 +91,26 @@ mod tests {
     fn spreads_are_wider_than_the_repeats_by_what_runs_differ() {
         let mut report = Report::new("x");
         report.push(Row::rate("a", &[100.0, 200.0, 300.0]));
-        let shown = &table(&report).lines[0].cells;
+        let shown = &table(&report, BETWEEN_RUNS).lines[0].cells;
         assert_eq!((shown[1].as_str(), shown[2].as_str()), ("200 ops/s", "95.0 ops/s – 315 ops/s"));
         let mut report = Report::new("x");
         report.push(Row::new("a", "probes", Better::Lower, &[1.6]));
-        assert_eq!(table(&report).lines[0].cells[2], "1.60 probes – 1.60 probes", "it was counted");
-        assert!(VALUES.contains(&format!("{} %", BETWEEN_RUNS * 100.0)));
+        assert_eq!(
+            table(&report, BETWEEN_RUNS).lines[0].cells[2],
+            "1.60 probes – 1.60 probes",
+            "it was counted"
+        );
+        assert!(values(BETWEEN_RUNS).contains("5 %") && values(0.21).contains("21 % on either side"));
+        let noise =
+            |calibration_ms: &[f64]| Noise { calibration_ms: calibration_ms.to_vec(), ..Noise::default() };
+        assert_eq!((margin(&noise(&[10.0, 10.1])), margin(&noise(&[9.0, 10.0, 11.0]))), (BETWEEN_RUNS, 0.2));
     }
 
     #[test]
     fn every_line_has_a_cell_for_every_head() {
         for section in page().sections {
             let Some(report) = section.report else { continue };
-            let table = table(&report);
+            let table = table(&report, BETWEEN_RUNS);
             assert!(table.lines.iter().all(|line| line.cells.len() == table.head.len()), "{}", section.title);
         }
     }
@@ -94,9 +118,9 @@ mod tests {
     #[test]
     fn missed_aims_and_bounds_are_marked_and_others_are_not() {
         let sections = page().sections;
-        let lines = table(sections[0].report.as_ref().expect("has rows")).lines;
+        let lines = table(sections[0].report.as_ref().expect("has rows"), BETWEEN_RUNS).lines;
         assert_eq!(lines.iter().map(|line| line.missed).collect::<Vec<_>>(), [true, true]);
-        let lines = table(sections[1].report.as_ref().expect("has rows")).lines;
+        let lines = table(sections[1].report.as_ref().expect("has rows"), BETWEEN_RUNS).lines;
         assert!(!lines[0].missed && lines[0].cells.contains(&"holds".to_owned()));
     }
 }
