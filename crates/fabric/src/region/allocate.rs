@@ -342,4 +342,27 @@ mod tests {
         assert!(map_shared(unsealed.as_fd(), 4096, false).is_ok());
         assert!(map_shared(unsealed.as_fd(), 8192, false).is_err());
     }
+
+    /// Regions ask for reserved huge pages first, of which there are mostly none: what fails there must not take
+    /// the memory of another thread with it.
+    #[test]
+    fn allocating_takes_nobody_elses_memory() {
+        let options = |huge| RegionOptions { bytes: 4 << 20, remote: Rights::ALL, huge };
+        std::thread::scope(|scope| {
+            for fill in 1..=3u64 {
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        let region = Region::allocate(&options(fill != 1)).expect("there is memory");
+                        let words = region.words();
+                        for at in (0..region.bytes()).step_by(4096) {
+                            words.store_word(at, fill << 32 | round, Ordering::Relaxed).expect("is ours");
+                        }
+                        for at in (0..region.bytes()).step_by(4096) {
+                            assert_eq!(words.load_word(at, Ordering::Relaxed), Ok(fill << 32 | round));
+                        }
+                    }
+                });
+            }
+        });
+    }
 }

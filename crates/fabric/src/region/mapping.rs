@@ -36,13 +36,16 @@ impl Mapping {
             return Err(Errno::INVAL);
         }
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        if bytes < HUGE_PAGE_BYTES {
-            // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
-            let base = unsafe {
-                rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)?
-            };
-            return Ok(Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes });
+        // First wherever the kernel likes: it aligns reserved huge pages by itself, and what cannot be had at all
+        // (there are none) fails here, where nothing is replaced.
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0)? };
+        let there = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes };
+        if bytes < HUGE_PAGE_BYTES || (base as usize).is_multiple_of(HUGE_PAGE_BYTES) {
+            return Ok(there);
         }
+        drop(there);
         // Reserve more than is needed, then put the file at an aligned place inside.
         let reserved_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::NOMEM)?;
         // SAFETY: a new inaccessible mapping at an address of the kernel's choice.
@@ -61,25 +64,19 @@ impl Mapping {
         let base = unsafe {
             rustix::mm::mmap(aligned, bytes, protection, MapFlags::SHARED | MapFlags::FIXED, file, 0)
         };
-        // SAFETY: the lead and the tail of the reservation belong to us and hold nothing; on an
-        // error all of it is given back.
+        // SAFETY: the lead and the tail of the reservation belong to us and hold nothing. What lies between them
+        // is left alone on an error: a mapping that fails has already removed what it was to replace, and by
+        // now another thread's memory may be there.
         unsafe {
-            match base {
-                Ok(_) => {
-                    if lead > 0 {
-                        rustix::mm::munmap(reserved, lead)?;
-                    }
-                    let tail = reserved_bytes - lead - bytes;
-                    if tail > 0 {
-                        rustix::mm::munmap(aligned.wrapping_byte_add(bytes), tail)?;
-                    }
-                }
-                Err(error) => {
-                    let _ = rustix::mm::munmap(reserved, reserved_bytes);
-                    return Err(error);
-                }
+            if lead > 0 {
+                rustix::mm::munmap(reserved, lead)?;
+            }
+            let tail = reserved_bytes - lead - bytes;
+            if tail > 0 {
+                rustix::mm::munmap(aligned.wrapping_byte_add(bytes), tail)?;
             }
         }
+        base?;
         Ok(Self { base: NonNull::new(aligned).ok_or(Errno::NOMEM)?, bytes })
     }
 
