@@ -50,7 +50,7 @@ pub enum Bench {
     /// measured in turn. A peer that is not installed has a row with the command that brings it.
     Peers(bench::peers::Args),
 
-    /// YCSB's core workloads on Barn's tables, embedded and over shm and tcp, in a closed or open loop.
+    /// YCSB's core workloads on Barn's tables, embedded and over shm, tcp and verbs, in a closed or open loop.
     ///
     /// Every value that is read is checked. A figure is the median of the repeats, with the lowest and
     /// highest, times of operations by percentile, and the CPU of clients and node.
