@@ -205,8 +205,10 @@ impl Slots {
             slot.answer.body = Vec::new();
         }
         self.free.push(index as u16);
-        // All of them: one that gave up meanwhile must not swallow another's turn.
-        self.queue.drain(..).for_each(Waker::wake);
+        if !self.queue.is_empty() {
+            // All of them: one that gave up meanwhile must not swallow another's turn.
+            self.queue.drain(..).for_each(Waker::wake);
+        }
     }
 }
 

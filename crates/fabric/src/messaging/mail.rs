@@ -52,8 +52,13 @@ impl Mail {
     }
 
     /// A piece of a reply, or of a message that the node sent by itself. Gives the ticket of a
-    /// reply that is whole now, whether anybody waits for it or not.
-    pub(crate) fn arrived(&mut self, header: &MessageHeader, body: &[u8]) -> Result<Option<Ticket>, Corrupt> {
+    /// reply that is whole now, whether anybody waits for it or not. What is in `body` afterwards means
+    /// nothing: an answer that came in one piece is not copied, its buffer is exchanged for another.
+    pub(crate) fn arrived(
+        &mut self,
+        header: &MessageHeader,
+        body: &mut Vec<u8>,
+    ) -> Result<Option<Ticket>, Corrupt> {
         let (total, offset) = (header.total_bytes.get() as usize, header.piece_offset.get() as usize);
         if total > MESSAGE_BYTES_MAX || offset + body.len() > total {
             return Err(Corrupt);
@@ -66,7 +71,11 @@ impl Mail {
                     if into.len() != offset {
                         return Err(Corrupt);
                     }
-                    into.extend_from_slice(body);
+                    if offset == 0 {
+                        std::mem::swap(into, body);
+                    } else {
+                        into.extend_from_slice(body);
+                    }
                     if whole {
                         self.slots.complete(ticket, header.status);
                     }

@@ -57,6 +57,13 @@ const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
 fn store_first(words: &Words, at: u64, header: &MessageHeader, first: &[u8]) -> Result<(), AccessError> {
     let mut line = [0; LINE_WORDS];
     line[..HEADER_WORDS].copy_from_slice(&header.to_words());
+    // Most bodies fill the line, or are longer: their words are as many as the compiler knows.
+    if let Some(full) = first.first_chunk::<FIRST_BYTES>() {
+        for (word, bytes) in line[HEADER_WORDS..].iter_mut().zip(full.as_chunks::<WORD_BYTES>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        return words.store_words(at, &line);
+    }
     let (whole, rest) = first.as_chunks::<WORD_BYTES>();
     for (word, bytes) in line[HEADER_WORDS..].iter_mut().zip(whole) {
         *word = u64::from_le_bytes(*bytes);
@@ -84,6 +91,7 @@ fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
 
 /// Stores a header and a body in the lines from `at` on, leaving the first word of the first line
 /// for the arrival word and clearing that of every other.
+#[inline]
 fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
     let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
     for (index, part) in rest.chunks(LINE_PAYLOAD_BYTES).enumerate() {
@@ -111,6 +119,7 @@ fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> R
 
 /// Copies a message of `bytes` bytes out of the lines from `at` on: the header, and the body onto
 /// the end of `into`.
+#[inline]
 fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
     let first = body_bytes.min(FIRST_BYTES);

@@ -129,10 +129,11 @@ impl RingWriter {
         // keeps cache misses out of the way of the messages to come: far enough ahead for some of
         // them, since even the lock that is given back after a push waits until its lines are ours.
         let ahead = self.at + AHEAD_BYTES.min(ring / 4);
-        for line in (0..cell.min(AHEAD_BYTES)).step_by(LINE_BYTES) {
-            let at = ahead + line;
-            let at = if at >= ring { at - ring } else { at };
-            self.place.words.prefetch_for_store(self.place.base + at);
+        let (mut at, end) = (ahead, ahead + cell.min(AHEAD_BYTES));
+        while at < end {
+            let line = if at >= ring { at - ring } else { at };
+            self.place.words.prefetch_for_store(self.place.base + line);
+            at += LINE_BYTES as u64;
         }
         Ok(())
     }

@@ -345,8 +345,10 @@ impl Words {
         if !at.is_multiple_of(WORD_BYTES) {
             return Err(AccessError::Misaligned { offset });
         }
+        if self.journal.is_some() {
+            (0..from.len()).for_each(|index| self.note_store(at + index * WORD_BYTES));
+        }
         for (index, word) in from.iter().enumerate() {
-            self.note_store(at + index * WORD_BYTES);
             self.word(at + index * WORD_BYTES).store(*word, Ordering::Relaxed);
         }
         Ok(())

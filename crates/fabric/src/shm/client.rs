@@ -69,7 +69,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    /// Takes everything that has come; says how much.
+    /// Takes what has come, all of it or as much as somebody waits for; says how much.
     fn take(&mut self, client: &ShmClient) -> Result<usize, Corrupt> {
         let mut taken = 0;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -80,8 +80,7 @@ impl State {
             taken += lane.collect(&client.outbound, thorough, &mut buffer, |header, body| {
                 let ticket = Ticket(header.id.get());
                 if let Some(into) = slots.partial(ticket) {
-                    into.clear();
-                    into.extend_from_slice(body);
+                    std::mem::swap(into, body);
                     slots.complete(ticket, header.status);
                 }
             })?;
@@ -90,12 +89,17 @@ impl State {
         while self.mail.reader.has_next() {
             buffer.clear();
             let Some(header) = self.mail.reader.pop(&mut buffer)? else { break };
-            if let Some(answered) = self.mail.arrived(&header, &buffer)?
+            if let Some(answered) = self.mail.arrived(&header, &mut buffer)?
                 && let Some(lane) = &mut self.lane
             {
                 lane.answered_elsewhere(answered);
             }
             taken += 1;
+            // Whoever waits next looks again. The line where the next message will come is in the node's
+            // cache, and a look at it would keep this answer from whoever waits for it.
+            if !self.mail.is_awaited() && self.mail.slots.waiting() == 0 {
+                break;
+            }
         }
         self.buffer = buffer;
         // The node may be waiting for the room that has just been reported.

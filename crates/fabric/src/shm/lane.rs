@@ -66,7 +66,7 @@ impl RequestLane {
         outbound: &Words,
         thorough: bool,
         buffer: &mut Vec<u8>,
-        mut answer: impl FnMut(&MessageHeader, &[u8]),
+        mut answer: impl FnMut(&MessageHeader, &mut Vec<u8>),
     ) -> Result<usize, Corrupt> {
         let mut taken = 0;
         self.looks = self.looks.wrapping_add(1);

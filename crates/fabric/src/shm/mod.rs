@@ -23,6 +23,7 @@ pub(crate) mod fuzzing;
 mod lane;
 mod opening;
 mod peer;
+mod peers;
 mod port;
 mod taking;
 

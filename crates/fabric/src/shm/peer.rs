@@ -1,6 +1,6 @@
 //! The node's side of a shm connection.
 
-use super::taking::{GROUP, Taken};
+use super::taking::{GROUP, Source, Taken};
 use super::{ring_if_asleep, silence};
 use crate::messaging::Corrupt;
 use crate::messaging::assembly::Assembly;
@@ -63,6 +63,8 @@ pub(super) struct ShmPeer {
     pub(super) assembly: Assembly,
     /// Bytes of messages that came, since they were last counted.
     pub(super) bytes_in: u64,
+    /// Whether messages came together when some last came.
+    pub(super) together: bool,
     /// What was taken together: private bytes, used again.
     pub(super) group: [Taken; GROUP],
 }
@@ -78,14 +80,30 @@ pub(super) struct Answers {
     outbound: Words,
     /// For each request slot, the request in it that has no answer yet, and its lap.
     pub(super) slots: Vec<Option<(u64, u32)>>,
+    /// The slot whose answer is likely the next.
+    next: usize,
     ring: Backlog,
+}
+
+impl Answers {
+    /// The slot that a request came in, if it came in one: mostly the one after that of the last answer.
+    #[inline]
+    fn slot_of(&mut self, id: u64) -> Option<usize> {
+        let is = |out: &Option<(u64, u32)>| out.is_some_and(|(out, _)| out == id);
+        let slot = match self.slots.get(self.next) {
+            Some(out) if is(out) => self.next,
+            _ => self.slots.iter().position(is)?,
+        };
+        self.next = if slot + 1 == self.slots.len() { 0 } else { slot + 1 };
+        Some(slot)
+    }
 }
 
 impl ReplySink for Answers {
     fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
         let header = said(Kind::Reply, id, status as u8, body.len());
         // A request that came in a slot is answered in its reply slot, if the answer fits.
-        if let Some(slot) = self.slots.iter().position(|out| out.is_some_and(|(out, _)| out == id))
+        if let Some(slot) = self.slot_of(id)
             && let Some((_, lap)) = self.slots[slot].take()
             && body.len() <= SLOT_BODY_BYTES_MAX
         {
@@ -129,11 +147,13 @@ impl ShmPeer {
                 ),
                 outbound,
                 slots: vec![None; shape.window],
+                next: 0,
             },
             inbound,
             grants: BTreeMap::new(),
             assembly: Assembly::default(),
             bytes_in: 0,
+            together: false,
             group: std::array::from_fn(|_| Taken::nothing()),
         }
     }
@@ -152,8 +172,10 @@ impl ShmPeer {
         let mut messages = 0;
         if self.answers.ring.bytes() < BACKLOG_BYTES_HIGH {
             let reported = self.reader.reported();
-            messages += self.serve_lane(service, outbox)?;
-            messages += self.serve_ring(service, outbox)?;
+            if self.lane.is_some() {
+                messages += self.serve_from(Source::Lane, service, outbox)?;
+            }
+            messages += self.serve_from(Source::Ring, service, outbox)?;
             // The client may be waiting for the room that has just been reported.
             self.answers.ring.written |= self.reader.reported() != reported;
         }

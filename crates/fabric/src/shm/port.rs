@@ -2,6 +2,7 @@
 
 use super::control;
 use super::peer::{Expelled, ShmPeer};
+use super::peers::Peers;
 use super::say_asleep;
 use crate::node::{Core, NodeError, Port, Transport, count};
 use crate::region::{Region, RegionOptions, Rights};
@@ -57,7 +58,7 @@ pub(crate) struct ShmPort {
     node_page: Region,
     next: u64,
     newcomers: BTreeMap<u64, OwnedFd>,
-    peers: BTreeMap<u64, ShmPeer>,
+    peers: Peers,
     numbers: HashMap<PeerId, u64>,
     pushed: u64,
     sweeps: u32,
@@ -113,7 +114,7 @@ impl ShmPort {
             node_page,
             next: 1,
             newcomers: BTreeMap::new(),
-            peers: BTreeMap::new(),
+            peers: Peers::default(),
             numbers: HashMap::new(),
             pushed: 0,
             sweeps: 0,
@@ -237,7 +238,7 @@ impl ShmPort {
     /// A peer's control packets: regions to open and to close.
     fn take_packets(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
         for _ in 0..PACKETS_PER_EVENT {
-            let Some(peer) = self.peers.get_mut(&number) else { return };
+            let Some(peer) = self.peers.get_mut(number) else { return };
             match send_unsent(core, peer, self.port, number) {
                 Ok(()) => {}
                 Err(Errno::AGAIN | Errno::INTR) => return,
@@ -259,7 +260,7 @@ impl ShmPort {
             peer.unsent = Some(answer_open(core, peer, &open, rights));
         }
         // The last answer of the turn.
-        if let Some(peer) = self.peers.get_mut(&number)
+        if let Some(peer) = self.peers.get_mut(number)
             && !matches!(send_unsent(core, peer, self.port, number), Ok(()) | Err(Errno::AGAIN | Errno::INTR))
         {
             self.dismiss(core, service, number);
@@ -268,7 +269,7 @@ impl ShmPort {
 
     /// A peer went by itself, or died: what it sent before is still in its ring.
     fn hung_up(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
-        if let Some(peer) = self.peers.get_mut(&number) {
+        if let Some(peer) = self.peers.get_mut(number) {
             let _ = peer.serve(service, &core.outbox, usize::MAX);
         }
         self.dismiss(core, service, number);
@@ -281,7 +282,7 @@ impl ShmPort {
 
     /// A peer is gone: everything it had is freed.
     fn dismiss(&mut self, core: &mut Core, service: &mut dyn Service, number: u64) {
-        let Some(peer) = self.peers.remove(&number) else { return };
+        let Some(peer) = self.peers.remove(number) else { return };
         self.numbers.remove(&peer.id);
         core.unwatch(&peer.socket);
         core.unwatch(&peer.bell);
@@ -461,10 +462,10 @@ impl Port for ShmPort {
             self.accept(core);
         } else if token == bell_token(number) {
             // A bell that was closed would be announced for ever, and the node could not sleep.
-            if self.peers.get(&number).is_some_and(|peer| !peer.rung()) {
+            if self.peers.get(number).is_some_and(|peer| !peer.rung()) {
                 self.hung_up(core, service, number);
             }
-        } else if self.peers.contains_key(&number) {
+        } else if self.peers.get(number).is_some() {
             if flags.intersects(EventFlags::IN | EventFlags::OUT) {
                 self.take_packets(core, service, number);
             }
@@ -481,7 +482,7 @@ impl Port for ShmPort {
         let mut expelled = Vec::new();
         self.sweeps = self.sweeps.wrapping_add(1);
         let all = self.thorough || self.sweeps.is_multiple_of(QUIET_EVERY);
-        for (number, peer) in &mut self.peers {
+        for (number, peer) in self.peers.iter_mut() {
             if peer.quiet > QUIET_AFTER && !all {
                 continue;
             }
@@ -493,7 +494,7 @@ impl Port for ShmPort {
                     let (came, went) = peer.take_bytes();
                     (bytes_in, bytes_out) = (bytes_in + came, bytes_out + went);
                 }
-                Err(Expelled::Garbage | Expelled::Slow) => expelled.push(*number),
+                Err(Expelled::Garbage | Expelled::Slow) => expelled.push(number),
             }
         }
         if work > 0 {
@@ -524,7 +525,7 @@ impl Port for ShmPort {
 
     fn send(&mut self, _core: &mut Core, outgoing: &Outgoing) -> bool {
         let (Outgoing::Reply { peer, .. } | Outgoing::Message { peer, .. }) = outgoing;
-        let Some(peer) = self.numbers.get(peer).and_then(|number| self.peers.get_mut(number)) else {
+        let Some(peer) = self.numbers.get(peer).and_then(|&number| self.peers.get_mut(number)) else {
             return false;
         };
         match outgoing {

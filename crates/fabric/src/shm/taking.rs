@@ -30,33 +30,59 @@ impl Taken {
     }
 }
 
+/// Where messages come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// HERD's slots.
+    Lane,
+    /// FaRM's ring.
+    Ring,
+}
+
 impl ShmPeer {
-    pub(super) fn serve_lane(
+    /// Serves what has come one way, a turn's worth; says how many messages.
+    ///
+    /// One that comes alone, as the last one did, is answered before anybody looks for another: the line
+    /// where that one will come is in the client's cache, and the answer would wait for it.
+    pub(super) fn serve_from(
         &mut self,
+        source: Source,
         service: &mut dyn Service,
         outbox: &Arc<Outbox>,
     ) -> Result<usize, Expelled> {
-        let mut served = 0;
+        let (mut served, mut most) = (0, if self.together { GROUP } else { 1 });
         while served < MESSAGES_PER_TURN {
-            let (taken, end) = self.take_slots();
+            let (taken, end) = match source {
+                Source::Lane => self.take_slots(most),
+                Source::Ring => self.take_messages(most),
+            };
             self.expect(service, taken);
-            for Taken { header, buffer } in &self.group[..taken] {
-                let request = Request { peer: self.id, method: header.method.get(), body: buffer };
-                service.call(request, Reply::new(&mut self.answers, self.id, header.id.get(), outbox));
+            for at in 0..taken {
+                let header = self.group[at].header;
+                let buffer = std::mem::take(&mut self.group[at].buffer);
+                let buffer = self.serve_message(service, outbox, &header, buffer)?;
+                // It goes back to be used again, unless a long message made it large.
+                if buffer.capacity() <= BACKLOG_BYTES_HIGH {
+                    self.group[at].buffer = buffer;
+                }
             }
             served += taken;
             end?;
-            if taken < GROUP {
+            if taken < most {
                 break;
             }
+            most = GROUP;
+        }
+        if served > 0 {
+            self.together = served > 1;
         }
         Ok(served)
     }
 
     /// Takes requests from the slots, as many as go together: how many, and why no more.
-    fn take_slots(&mut self) -> (usize, Result<(), Expelled>) {
+    fn take_slots(&mut self, most: usize) -> (usize, Result<(), Expelled>) {
         let Some(lane) = &mut self.lane else { return (0, Ok(())) };
-        for (at, taken) in self.group.iter_mut().enumerate() {
+        for (at, taken) in self.group[..most].iter_mut().enumerate() {
             let (slot, lap) = lane.window.current();
             taken.buffer.clear();
             let slot_at = self.answers.shape.request_slot(slot) as u64;
@@ -74,39 +100,12 @@ impl ShmPeer {
             self.bytes_in += taken.buffer.len() as u64;
             self.answers.slots[slot] = Some((taken.header.id.get(), lap));
         }
-        (GROUP, Ok(()))
-    }
-
-    pub(super) fn serve_ring(
-        &mut self,
-        service: &mut dyn Service,
-        outbox: &Arc<Outbox>,
-    ) -> Result<usize, Expelled> {
-        let mut served = 0;
-        while served < MESSAGES_PER_TURN {
-            let (taken, end) = self.take_messages();
-            self.expect(service, taken);
-            for at in 0..taken {
-                let header = self.group[at].header;
-                let buffer = std::mem::take(&mut self.group[at].buffer);
-                let buffer = self.serve_message(service, outbox, &header, buffer)?;
-                // It goes back to be used again, unless a long message made it large.
-                if buffer.capacity() <= BACKLOG_BYTES_HIGH {
-                    self.group[at].buffer = buffer;
-                }
-            }
-            served += taken;
-            end?;
-            if taken < GROUP {
-                break;
-            }
-        }
-        Ok(served)
+        (most, Ok(()))
     }
 
     /// Takes messages from the ring, as many as go together: how many, and why no more.
-    fn take_messages(&mut self) -> (usize, Result<(), Expelled>) {
-        for (at, taken) in self.group.iter_mut().enumerate() {
+    fn take_messages(&mut self, most: usize) -> (usize, Result<(), Expelled>) {
+        for (at, taken) in self.group[..most].iter_mut().enumerate() {
             if !self.reader.has_next() {
                 return (at, Ok(()));
             }
@@ -118,7 +117,7 @@ impl ShmPeer {
             };
             self.bytes_in += taken.buffer.len() as u64;
         }
-        (GROUP, Ok(()))
+        (most, Ok(()))
     }
 
     /// Tells the service of requests that it will have in a moment; of one alone there is nothing to tell.

@@ -159,7 +159,7 @@ impl State {
         while self.mail.reader.next().1 != self.channel.announced {
             buffer.clear();
             let header = self.mail.reader.pop(&mut buffer)?.ok_or(Broken)?;
-            if let Some(answered) = self.mail.arrived(&header, &buffer)?
+            if let Some(answered) = self.mail.arrived(&header, &mut buffer)?
                 && let Some(lane) = &mut self.lane
             {
                 lane.answered(answered);
