@@ -107,7 +107,7 @@ impl Barn {
     ) -> Result<T, Error> {
         let mut attempts = Attempts::new(&self.client, options);
         loop {
-            let mut tx = Tx { inner: self.client.begin_within(attempts.left(&self.client)) };
+            let mut tx = Tx { inner: self.client.begin_attempt(&attempts) };
             let outcome = body(&mut tx);
             if let Some(done) = block_on(self.client.finish(tx.inner, outcome, &mut attempts)) {
                 return Ok(done?);

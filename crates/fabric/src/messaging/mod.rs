@@ -85,7 +85,10 @@ fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
     for (bytes, word) in first.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(&line[HEADER_WORDS..]) {
         *bytes = word.to_le_bytes();
     }
-    into.extend_from_slice(&first[..bytes]);
+    // All of it, and what is too much is given back: a copy whose length is known needs no call.
+    let end = into.len() + bytes.min(FIRST_BYTES);
+    into.extend_from_slice(&first);
+    into.truncate(end);
     Ok(MessageHeader::from_words([line[0], line[1], line[2]]))
 }
 
@@ -93,7 +96,10 @@ fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
 /// for the arrival word and clearing that of every other.
 #[inline]
 fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
-    let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+    if body.len() <= FIRST_BYTES {
+        return store_first(words, at + ARRIVAL_BYTES as u64, header, body);
+    }
+    let (first, rest) = body.split_at(FIRST_BYTES);
     for (index, part) in rest.chunks(LINE_PAYLOAD_BYTES).enumerate() {
         // In registers, as in `store_first`: a line that was put together in memory would be loaded
         // again only when that memory is in the cache, behind the line before, which the reader has.
@@ -122,23 +128,23 @@ fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> R
 #[inline]
 fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
-    let first = body_bytes.min(FIRST_BYTES);
-    let header = load_first(words, at + ARRIVAL_BYTES as u64, first, into)?;
-    let (start, rest) = (into.len(), body_bytes - first);
-    if rest > 0 {
-        into.resize(start + rest.next_multiple_of(LINE_PAYLOAD_BYTES), 0);
-        let mut line_at = at + LINE_BYTES as u64;
-        for part in into[start..].chunks_exact_mut(LINE_PAYLOAD_BYTES) {
-            let mut line = [0; LINE_WORDS];
-            words.load_words(line_at + ARRIVAL_BYTES as u64, &mut line)?;
-            // Word by word, so that the lines are on their way from the writer's cache all at once.
-            for (bytes, word) in part.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(line) {
-                *bytes = word.to_le_bytes();
-            }
-            line_at += LINE_BYTES as u64;
-        }
-        into.truncate(start + rest);
+    let header = load_first(words, at + ARRIVAL_BYTES as u64, body_bytes.min(FIRST_BYTES), into)?;
+    if body_bytes <= FIRST_BYTES {
+        return Ok(header);
     }
+    let (start, rest) = (into.len(), body_bytes - FIRST_BYTES);
+    into.resize(start + rest.next_multiple_of(LINE_PAYLOAD_BYTES), 0);
+    let mut line_at = at + LINE_BYTES as u64;
+    for part in into[start..].chunks_exact_mut(LINE_PAYLOAD_BYTES) {
+        let mut line = [0; LINE_WORDS];
+        words.load_words(line_at + ARRIVAL_BYTES as u64, &mut line)?;
+        // Word by word, so that the lines are on their way from the writer's cache all at once.
+        for (bytes, word) in part.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(line) {
+            *bytes = word.to_le_bytes();
+        }
+        line_at += LINE_BYTES as u64;
+    }
+    into.truncate(start + rest);
     Ok(header)
 }
 

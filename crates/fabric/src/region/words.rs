@@ -326,7 +326,7 @@ impl Words {
     }
 
     /// Copies whole words out, where they are few.
-    #[inline]
+    #[inline(always)]
     pub fn load_words(&self, offset: u64, into: &mut [u64]) -> Result<(), AccessError> {
         let at = self.check(offset, size_of_val(into))?;
         if !at.is_multiple_of(WORD_BYTES) {
@@ -339,7 +339,7 @@ impl Words {
     }
 
     /// Copies whole words in, where they are few.
-    #[inline]
+    #[inline(always)]
     pub fn store_words(&self, offset: u64, from: &[u64]) -> Result<(), AccessError> {
         let at = self.check_store(offset, size_of_val(from))?;
         if !at.is_multiple_of(WORD_BYTES) {

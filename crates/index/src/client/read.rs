@@ -35,7 +35,11 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) fn left(&mut self) -> Duration {
-        self.waits().left()
+        match &self.waits {
+            Some(waits) => waits.left(),
+            // All of it: the clock is looked at once, not twice.
+            None => self.waits().whole(),
+        }
     }
 
     fn reach(&mut self) -> Reach<'a> {
@@ -190,13 +194,14 @@ impl Table {
         trial: &mut Trial<'_>,
     ) -> Result<bool, TableError> {
         Counts::add(&self.inner.counts.requests, 1);
+        let mut left = trial.left();
         let waits = trial.waits();
         let mut buffers = Buffers::take();
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
         wire::add_key(message, key.bytes);
         loop {
-            self.ask(shard, Method::Get, message, answer, waits.left()).await?;
+            self.ask(shard, Method::Get, message, answer, left).await?;
             let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
             match Outcome::from_bits(said.outcome.get()) {
                 Some(Outcome::Done) => {
@@ -211,6 +216,7 @@ impl Table {
                     if !waits.next().await {
                         return Err(TableError::Contended);
                     }
+                    left = waits.left();
                 }
                 _ => return Err(said_no(value)),
             }

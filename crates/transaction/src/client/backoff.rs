@@ -28,6 +28,11 @@ impl Backoff {
         Self { attempts: 0, bound: FIRST, ends: now.saturating_add(limit) }
     }
 
+    /// When there is no time left, on the client's clock.
+    pub(crate) fn ends(&self) -> Duration {
+        self.ends
+    }
+
     /// How much time is left.
     pub(crate) fn left(&self, now: Duration) -> Duration {
         self.ends.saturating_sub(now)

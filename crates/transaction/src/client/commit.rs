@@ -63,6 +63,8 @@ pub(crate) struct Commit<'a> {
     pub(crate) writers: Vec<usize>,
     /// When it has to be over, on the client's clock.
     pub(crate) ends: Duration,
+    /// What the clock showed when it began.
+    began: Duration,
 }
 
 impl Commit<'_> {
@@ -75,6 +77,11 @@ impl Commit<'_> {
     /// commit if it does not.
     pub(crate) fn step_limit(&self) -> Duration {
         self.left() / 2
+    }
+
+    /// The same for the first step, which follows at once: the clock need not be looked at again.
+    pub(crate) fn first_step_limit(&self) -> Duration {
+        self.ends.saturating_sub(self.began) / 2
     }
 
     async fn at(&self, step: CommitStep) {
@@ -125,7 +132,8 @@ impl Transaction {
         let id = TransactionId { session: table.session.into(), number: number.into() };
         let writers = self.writers();
         let nodes = writers.len();
-        let ends = inner.now().saturating_add(self.left());
+        let began = inner.now();
+        let ends = began.saturating_add(self.left_at(began));
         let alone = match writers[..] {
             [node] => self.entries.iter().all(|entry| entry.change.is_some() || entry.node == node),
             _ => false,
@@ -133,13 +141,13 @@ impl Transaction {
         let outcome = if alone {
             let (mut request, mut reply) =
                 (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
-            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends };
+            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends, began };
             let done = prepare::alone(&commit, &mut request, &mut reply).await;
             let outcome = settle(&commit, done).await;
             (self.request, self.reply) = (request, reply);
             outcome
         } else {
-            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends };
+            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends, began };
             if nodes == 0 {
                 validate::read_only(&commit).await
             } else {

@@ -38,8 +38,13 @@ impl Attempts {
         Self { options, backoff: Backoff::new(client.now(), options.deadline), stumbled: None, searches: 0 }
     }
 
+    /// When there is no time left, on the client's clock.
+    pub(super) fn ends(&self) -> Duration {
+        self.backoff.ends()
+    }
+
     /// How much time is left for all that is still to be done.
-    pub fn left(&self, client: &Client) -> Duration {
+    fn left(&self, client: &Client) -> Duration {
         self.backoff.left(client.now())
     }
 
@@ -86,7 +91,7 @@ impl Client {
     ) -> Result<T, RunError<E>> {
         let mut attempts = Attempts::new(self, options);
         loop {
-            let mut transaction = self.begin_within(attempts.left(self));
+            let mut transaction = self.begin_attempt(&attempts);
             let outcome = body(&mut transaction).await;
             if let Some(done) = self.finish(transaction, outcome, &mut attempts).await {
                 return done;

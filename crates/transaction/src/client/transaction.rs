@@ -10,6 +10,7 @@
 
 use super::activity::Guard;
 use super::read::Object;
+use super::retry::Attempts;
 use super::table::{NodeLink, Table};
 use super::{Client, ClientStats, Inner, lock};
 use crate::error::ClientError;
@@ -56,8 +57,8 @@ pub struct Touched {
     pub change: Option<Change>,
 }
 
-fn left(client: &Client, ends: Option<Duration>) -> Duration {
-    ends.map_or(client.deadline, |ends| client.deadline.min(ends.saturating_sub(client.now())))
+fn left(client: &Client, ends: Option<Duration>, now: impl FnOnce() -> Duration) -> Duration {
+    ends.map_or(client.deadline, |ends| client.deadline.min(ends.saturating_sub(now())))
 }
 
 /// A transaction under way. Dropped without [`commit`](Self::commit), it has done nothing.
@@ -116,7 +117,12 @@ impl Transaction {
 
     /// How much time the next step has.
     pub fn left(&self) -> Duration {
-        left(&self.client, self.ends)
+        left(&self.client, self.ends, || self.client.now())
+    }
+
+    /// The same, if the clock shows `now`.
+    pub(super) fn left_at(&self, now: Duration) -> Duration {
+        left(&self.client, self.ends, || now)
     }
 
     /// The session that it belongs to, from now on: see [`super::Reach::session`].
@@ -180,7 +186,7 @@ impl Transaction {
         // Where nothing is ever waited for, the clock need not be looked at.
         let left = match table.regions_are_mapped() {
             true => self.client.deadline,
-            false => left(&self.client, self.ends),
+            false => left(&self.client, self.ends, || self.client.now()),
         };
         let start = self.arena.len();
         self.arena.resize(start + read_bytes(pointer.bytes as usize), 0);
@@ -433,8 +439,17 @@ impl Buffers {
 impl Client {
     /// Begins a transaction that has to end within a time, its commit included.
     pub fn begin_within(&self, limit: Duration) -> Transaction {
+        self.begin_until(self.now().saturating_add(limit))
+    }
+
+    /// Begins a transaction that is one of several attempts, in the time that there is for all of them.
+    pub fn begin_attempt(&self, attempts: &Attempts) -> Transaction {
+        self.begin_until(attempts.ends())
+    }
+
+    fn begin_until(&self, ends: Duration) -> Transaction {
         let mut transaction = self.begin();
-        transaction.ends = Some(self.now().saturating_add(limit));
+        transaction.ends = Some(ends);
         transaction
     }
 }

@@ -11,6 +11,7 @@ use barn_layout::transaction::{
 };
 use barn_layout::{Address, Durability};
 use std::mem::offset_of;
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// A frame is sent off when it has grown to this: longer ones would hold up a node's other clients.
@@ -60,6 +61,7 @@ async fn ask(
         message.extend_from_slice(ParticipantEntry { member: member.into(), reserved: 0.into() }.as_bytes());
     }
     let (mut frame, mut reads, mut writes) = (0, 0u32, 0u32);
+    let mut limit = commit.first_step_limit();
     if alone {
         // Only here: where several nodes are involved, reads are validated once all have locked.
         for entry in commit.reads() {
@@ -72,7 +74,8 @@ async fn ask(
     for entry in commit.writes(node) {
         if message.len() > FRAME_BYTES {
             finish(message, reads, writes, flags);
-            send(commit, node, message, reply).await?;
+            send(commit, node, message, reply, limit).await?;
+            limit = commit.step_limit();
             frame += 1;
             start(commit, message, frame, 0);
             (reads, writes) = (0, 0);
@@ -81,7 +84,7 @@ async fn ask(
         writes += 1;
     }
     finish(message, reads, writes, flags | PREPARE_LAST);
-    send(commit, node, message, reply).await
+    send(commit, node, message, reply, limit).await
 }
 
 /// Fills in what is known only at a frame's end.
@@ -133,12 +136,16 @@ pub(super) fn refused(commit: &Commit<'_>, vote: &Vote) -> Stopped {
 }
 
 /// Sends a frame and takes the node's vote.
-async fn send(commit: &Commit<'_>, node: usize, frame: &[u8], reply: &mut Vec<u8>) -> Result<(), Stopped> {
+async fn send(
+    commit: &Commit<'_>,
+    node: usize,
+    frame: &[u8],
+    reply: &mut Vec<u8>,
+    limit: Duration,
+) -> Result<(), Stopped> {
     let connection = &commit.table.nodes[node].connection;
     ClientStats::add(&commit.inner.stats.messages, 1);
-    if let Err(error) =
-        connection.call(Method::Prepare as u16, frame, reply).within(commit.step_limit()).await
-    {
+    if let Err(error) = connection.call(Method::Prepare as u16, frame, reply).within(limit).await {
         let unknown = error.outcome_is_unknown();
         let error = commit.inner.broken(commit.id.session.get(), Broken::from(error));
         return Err(if unknown { Stopped::Unknown } else { Stopped::Refused(error.into()) });
