@@ -131,6 +131,16 @@ impl Row {
         Self::new(name, "ops/s", Better::Higher, samples)
     }
 
+    /// Of `count` rare events among `of`, another run would see another number: the spread is wide enough
+    /// for three standard deviations of it, and for three events where there was none.
+    pub fn counting(mut self, count: u64, of: u64) -> Self {
+        let (count, of) = (count as f64, of.max(1) as f64);
+        let deviations = 3.0 * count.sqrt();
+        self.low = self.low.min((count - deviations).max(0.0) / of);
+        self.high = self.high.max((count + deviations.max(3.0)) / of);
+        self
+    }
+
     /// Puts beside it what was measured in the same run, from its own repeats.
     ///
     /// The ratio is that of the medians. A median of zero has no ratio; 0 stands for it.
@@ -203,6 +213,18 @@ mod tests {
         assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), (1.0, 2.5, 4.0));
         assert_eq!(spread(&[5.0, f64::NAN, f64::INFINITY]), (5.0, 5.0, 5.0));
         assert_eq!(spread(&[]), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn rare_events_have_the_spread_of_their_count() {
+        let row = |count: u64| {
+            let row = Row::new("retries", "of the GETs", Better::Lower, &[count as f64 / 1000.0]);
+            let row = row.counting(count, 1000);
+            (row.low, row.value, row.high)
+        };
+        assert_eq!(row(100), (0.07, 0.1, 0.13));
+        assert_eq!(row(4), (0.0, 0.004, 0.01));
+        assert_eq!(row(0), (0.0, 0.0, 0.003), "none now is not none ever");
     }
 
     #[test]

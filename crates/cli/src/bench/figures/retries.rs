@@ -75,7 +75,8 @@ pub(super) fn measure(scale: Scale) -> io::Result<Vec<Row>> {
         };
         let rate = |count: u64| count as f64 / scale.load.as_secs_f64();
         rows.push(
-            row.with("keys", keys)
+            row.counting(load.extra_reads(), load.gets)
+                .with("keys", keys)
                 .with("gets", load.gets)
                 .with("extra_reads", load.extra_reads())
                 .with("restarts", load.restarts)
