@@ -476,6 +476,11 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "objects_are_back_with_their_bytes_and_versions_and_freed_ones_are_not",
     },
     Plant {
+        name: "second_part_not_recorded",
+        gate: unit("barn-heap", "heap::tests::image"),
+        fails: "what_is_put_back_is_what_was_changed_and_what_is_recorded",
+    },
+    Plant {
         name: "retaken_run_still_waits",
         gate: unit("barn-heap", "heap::tests::durable"),
         fails: "raw_memory_is_taken_again_where_it_was",

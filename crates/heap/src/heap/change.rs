@@ -52,7 +52,7 @@ impl Heap {
     /// A region's words, for whoever looks at objects in ways of its own.
     #[inline]
     pub fn words(&self, region: RegionId) -> Option<&Words> {
-        self.by_id.get(&region).map(|at| &self.regions[*at as usize].words)
+        self.region_at(region).map(|at| &self.regions[at].words)
     }
 
     /// What the object at this place is for.
@@ -108,8 +108,8 @@ impl Heap {
     /// than one.
     #[inline]
     pub fn prefetch(&self, address: Address, bytes: usize) {
-        if let Some(region) = self.by_id.get(&address.region()) {
-            let words = &self.regions[*region as usize].words;
+        if let Some(region) = self.region_at(address.region()) {
+            let words = &self.regions[region].words;
             let offset = u64::from(address.offset());
             words.prefetch_for_store(offset);
             words.prefetch_for_store((offset + (HEADER_BYTES + bytes) as u64 - 1) & !7);
@@ -119,8 +119,8 @@ impl Heap {
     /// Asks the CPU for an object that is about to be read.
     #[inline]
     pub fn prefetch_to_read(&self, address: Address, bytes: usize) {
-        if let Some(region) = self.by_id.get(&address.region()) {
-            let words = &self.regions[*region as usize].words;
+        if let Some(region) = self.region_at(address.region()) {
+            let words = &self.regions[region].words;
             words.prefetch(u64::from(address.offset()), HEADER_BYTES + bytes);
         }
     }

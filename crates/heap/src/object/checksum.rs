@@ -6,7 +6,7 @@
 use barn_layout::{Address, planted};
 
 /// Address, version, second header word, and this file's own word: zeroed memory must not pass.
-const PREFIX_BYTES: usize = 32;
+pub(crate) const PREFIX_BYTES: usize = 32;
 
 /// The fourth word of the prefix.
 const SALT: u64 = u64::from_le_bytes(*b"barn-obj");
@@ -18,22 +18,39 @@ const TOGETHER_BYTES: usize = 128;
 /// (the header's second word) and `body`.
 #[inline]
 pub fn checksum(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
-    let version = if planted("checksum_skips_version") { 0 } else { version };
-    let mut bytes = [0; PREFIX_BYTES + TOGETHER_BYTES];
-    bytes[..8].copy_from_slice(&address.to_bits().to_le_bytes());
-    bytes[8..16].copy_from_slice(&version.to_le_bytes());
-    bytes[16..24].copy_from_slice(&meta.to_le_bytes());
-    bytes[24..32].copy_from_slice(&SALT.to_le_bytes());
-    let crc = if body.len() <= TOGETHER_BYTES {
+    if body.len() <= TOGETHER_BYTES {
+        let mut bytes = [0; PREFIX_BYTES + TOGETHER_BYTES];
         let end = PREFIX_BYTES + body.len();
         bytes[PREFIX_BYTES..end].copy_from_slice(body);
-        crc_fast::crc64_nvme(&bytes[..end])
-    } else {
-        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-        digest.update(&bytes[..PREFIX_BYTES]);
-        digest.update(body);
-        digest.finalize()
-    };
+        return checksum_behind(address, version, meta, &mut bytes[..end]);
+    }
+    let mut bytes = [0; PREFIX_BYTES];
+    set_prefix(&mut bytes, address, version, meta);
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    digest.update(&bytes);
+    digest.update(body);
+    narrowed(digest.finalize())
+}
+
+/// The same of a body that has room before it, of [`PREFIX_BYTES`]: nothing is copied.
+#[inline]
+pub(crate) fn checksum_behind(address: Address, version: u64, meta: u64, bytes: &mut [u8]) -> u64 {
+    if let Some(prefix) = bytes.first_chunk_mut() {
+        set_prefix(prefix, address, version, meta);
+    }
+    narrowed(crc_fast::crc64_nvme(bytes))
+}
+
+#[inline]
+fn set_prefix(prefix: &mut [u8; PREFIX_BYTES], address: Address, version: u64, meta: u64) {
+    let version = if planted("checksum_skips_version") { 0 } else { version };
+    for (bytes, word) in prefix.as_chunks_mut().0.iter_mut().zip([address.to_bits(), version, meta, SALT]) {
+        *bytes = word.to_le_bytes();
+    }
+}
+
+#[inline]
+fn narrowed(crc: u64) -> u64 {
     if planted("checksum_of_8_bits") { crc & 0xff } else { crc }
 }
 
@@ -64,7 +81,7 @@ mod tests {
     #[test]
     fn both_ways_of_computing_agree() {
         let address = Address::new(RegionId(1), 64);
-        for bytes in 0..=TOGETHER_BYTES {
+        for bytes in 0..=TOGETHER_BYTES + 9 {
             let body: Vec<u8> = (0..bytes).map(|at| at as u8 ^ 0x5a).collect();
             let mut whole = Vec::new();
             for word in [address.to_bits(), 2, 3, SALT] {
@@ -74,7 +91,9 @@ mod tests {
             let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
             digest.update(&whole[..PREFIX_BYTES]);
             digest.update(&body);
-            assert_eq!(checksum(address, 2, 3, &body), digest.finalize(), "{bytes}");
+            let sum = digest.finalize();
+            assert_eq!(checksum(address, 2, 3, &body), sum, "{bytes}");
+            assert_eq!(checksum_behind(address, 2, 3, &mut whole), sum, "{bytes}, with room before it");
         }
     }
 

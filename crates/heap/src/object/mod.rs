@@ -14,6 +14,7 @@ pub(crate) mod publish;
 mod race_tests;
 
 pub use checksum::checksum;
+pub(crate) use checksum::{PREFIX_BYTES, checksum_behind};
 pub use inspect::{Confirmation, Seen, View, inspect, read_bytes};
 
 use barn_layout::object::{ALLOCATED, ObjectHeader, VersionWord};

@@ -1,6 +1,7 @@
 //! Properties of the allocator, and what its callers rely on.
 
 mod durable;
+mod image;
 mod model;
 mod placement;
 mod rebuild;
