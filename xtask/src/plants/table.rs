@@ -337,6 +337,11 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: log("tests::rot::whatever_rots"),
         fails: "whatever_rots_is_noticed_or_harmless_and_never_misread",
     },
+    Plant {
+        name: "log_naps_until_sync",
+        gate: log("tests::hand_over"),
+        fails: "bytes_that_come_before_a_sync_do_not_wait_for_it",
+    },
     // The simulated transport itself: what its scenarios must notice.
     Plant {
         name: "simulated_operations_out_of_order",

@@ -60,13 +60,6 @@ impl Heap {
         self.locate(address).ok().map(|slot| self.runs[slot.run].purpose)
     }
 
-    /// Whether any object is a table's.
-    #[inline]
-    pub fn has_tables(&self) -> bool {
-        let objects = |purpose| self.usage.purposes[purpose as usize].objects;
-        objects(Purpose::Tables) + objects(Purpose::Volatile) > 0
-    }
-
     /// Reads an object, as its owner may without looking twice.
     pub fn read(&self, address: Address, into: &mut Vec<u8>) -> Result<Header, ObjectError> {
         let slot = self.locate(address)?;
@@ -89,8 +82,22 @@ impl Heap {
         expected_version: u64,
         incarnation: u32,
     ) -> Result<(), ObjectError> {
+        self.lock_to_write(address, expected_version, incarnation, None)
+    }
+
+    /// The same, if the object has so many bytes.
+    pub fn lock_to_write(
+        &mut self,
+        address: Address,
+        expected_version: u64,
+        incarnation: u32,
+        bytes: Option<usize>,
+    ) -> Result<(), ObjectError> {
         let slot = self.locate(address)?;
         let header = self.header_at(slot)?;
+        if let Some(bytes) = bytes.filter(|bytes| header.allocated && *bytes != header.bytes) {
+            return Err(ObjectError::Length { bytes, expected: header.bytes });
+        }
         if !header.allocated || header.incarnation != incarnation {
             return Err(ObjectError::Freed);
         }
@@ -143,8 +150,14 @@ impl Heap {
 
     /// Gives a locked object new bytes, as many as it has, and unlocks it; gives its new version.
     pub fn write(&mut self, address: Address, body: &[u8]) -> Result<u64, ObjectError> {
+        self.write_and_tell(address, body).map(|(version, _)| version)
+    }
+
+    /// The same; gives also what the object is for.
+    pub fn write_and_tell(&mut self, address: Address, body: &[u8]) -> Result<(u64, Purpose), ObjectError> {
         let (slot, header) = self.locked(address)?;
-        self.put(slot, address, header, body)
+        let version = self.put(slot, address, header, body)?;
+        Ok((version, self.runs[slot.run].purpose))
     }
 
     /// Gives the object in a slot new bytes.

@@ -24,12 +24,10 @@ use barn_layout::{Address, planted};
 use barn_log::Record;
 use std::ops::Range;
 
-/// Of objects of such lengths only what differs is recorded. Shorter ones are hardly longer than what
-/// names the difference; longer ones are mostly values, which change as a whole.
-const DIFFERENCE_BYTES_MIN: usize = 64;
+/// Of objects of such lengths only what differs is recorded. Of shorter ones all is: to find the difference
+/// and to name it costs more than to write 192 bytes. Longer ones are mostly values, which change as a whole.
+const DIFFERENCE_BYTES_MIN: usize = 192;
 const DIFFERENCE_BYTES_MAX: usize = 1024;
-/// Most of them are no longer than this.
-const SHORT_BYTES: usize = 128;
 
 /// A header's words, as they are in memory.
 #[inline]
@@ -39,21 +37,6 @@ fn bytes_of(words: [u64; HEADER_BYTES / WORD_BYTES]) -> [u8; HEADER_BYTES] {
         *bytes = word.to_le_bytes();
     }
     header
-}
-
-/// Which words of `body`, of at most `MAX` bytes, differ from those at `at`; see [`Heap::difference`].
-#[inline]
-fn differing<const MAX: usize>(words: &Words, at: u64, body: &[u8]) -> Option<Range<usize>> {
-    let (new, rest) = body.as_chunks::<WORD_BYTES>();
-    let mut old = [0; MAX];
-    let old = &mut old[..new.len() * WORD_BYTES];
-    words.load(at, old).ok()?;
-    let old = old.as_chunks::<WORD_BYTES>().0;
-    // From both ends: what lies between the first and the last need not be looked at.
-    let first = old.iter().zip(new).position(|(old, new)| old != new).unwrap_or(new.len());
-    let last = old[first..].iter().zip(&new[first..]).rposition(|(old, new)| old != new);
-    let end = if rest.is_empty() { last.map_or(first, |last| first + last + 1) } else { new.len() + 1 };
-    Some(first * WORD_BYTES..end * WORD_BYTES)
 }
 
 impl Heap {
@@ -174,13 +157,17 @@ impl Heap {
         if self.changes.is_none() || !(DIFFERENCE_BYTES_MIN..=DIFFERENCE_BYTES_MAX).contains(&body.len()) {
             return None;
         }
-        let words = &self.regions[region].words;
-        let body_at = offset + HEADER_BYTES as u64;
-        match body.len() {
-            // Of most sizes the old bytes are brought at once; clearing room for the longest takes time.
-            ..=SHORT_BYTES => differing::<SHORT_BYTES>(words, body_at, body),
-            _ => differing::<DIFFERENCE_BYTES_MAX>(words, body_at, body),
-        }
+        let (new, rest) = body.as_chunks::<WORD_BYTES>();
+        // Brought at once, which is faster than word by word.
+        let mut old = [0; DIFFERENCE_BYTES_MAX];
+        let old = &mut old[..new.len() * WORD_BYTES];
+        self.regions[region].words.load(offset + HEADER_BYTES as u64, old).ok()?;
+        let old = old.as_chunks::<WORD_BYTES>().0;
+        // From both ends: what lies between the first and the last need not be looked at.
+        let first = old.iter().zip(new).position(|(old, new)| old != new).unwrap_or(new.len());
+        let last = old[first..].iter().zip(&new[first..]).rposition(|(old, new)| old != new);
+        let end = if rest.is_empty() { last.map_or(first, |last| first + last + 1) } else { new.len() + 1 };
+        Some(first * WORD_BYTES..end * WORD_BYTES)
     }
 
     /// Says that `bytes` of raw memory from `offset` of its region on, whole words, have changed.
