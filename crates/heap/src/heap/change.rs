@@ -98,17 +98,8 @@ impl Heap {
         if let Some(bytes) = bytes.filter(|bytes| header.allocated && *bytes != header.bytes) {
             return Err(ObjectError::Length { bytes, expected: header.bytes });
         }
-        if !header.allocated || header.incarnation != incarnation {
-            return Err(ObjectError::Freed);
-        }
-        if header.word.mode() != LockMode::Free {
-            return Err(ObjectError::Locked);
-        }
-        let version = header.word.version();
-        if version != expected_version {
-            return Err(ObjectError::Changed { version });
-        }
-        self.set_mode(slot, version, LockMode::Prepared)
+        header.is_free_to_change(expected_version, incarnation)?;
+        self.set_mode(slot, expected_version, LockMode::Prepared)
     }
 
     /// Asks the CPU for an object that is about to be changed: several misses at once take no longer
@@ -194,6 +185,20 @@ impl Heap {
     /// Frees a locked object: every pointer to it is void from now on.
     pub fn free(&mut self, address: Address) -> Result<(), ObjectError> {
         let (slot, header) = self.locked(address)?;
+        self.vacate(slot, header)
+    }
+
+    /// Frees an object that nobody holds and that still has this version and incarnation. As [`Self::lock`]
+    /// and [`Self::free`], found once.
+    pub fn discard(&mut self, address: Address, version: u64, incarnation: u32) -> Result<(), ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        header.is_free_to_change(version, incarnation)?;
+        self.vacate(slot, header)
+    }
+
+    /// Makes a slot vacant whose object nobody else changes.
+    fn vacate(&mut self, slot: Slot, header: Header) -> Result<(), ObjectError> {
         let version = header.word.version() + 1;
         // The last incarnation is never an object's, so that none begins again.
         let incarnation = header.incarnation.saturating_add(1);

@@ -63,7 +63,8 @@ impl Heap {
     fn record(&mut self, region: usize, offset: u64, bytes: usize) {
         let Some(record) = &mut self.changes else { return };
         let of = &self.regions[region];
-        let mut small = [0; 512];
+        // A header, or a few words of a table: nearly always.
+        let mut small = [0; 64];
         let mut long = Vec::new();
         let into = match small.get_mut(..bytes) {
             Some(into) => into,

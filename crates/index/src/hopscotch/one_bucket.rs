@@ -292,8 +292,7 @@ impl OneBucket<'_> {
     /// Frees the object of a long entry that no bucket speaks of.
     fn drop_outside(&mut self, pointer: Pointer, version: u64) {
         // Nobody holds it: it was found so, or made, just now.
-        let locked = self.heap.lock(pointer.address, version, pointer.incarnation);
-        let freed = locked.and_then(|()| self.heap.free(pointer.address));
+        let freed = self.heap.discard(pointer.address, version, pointer.incarnation);
         debug_assert!(freed.is_ok(), "an entry's object that nobody holds: {freed:?}");
     }
 }

@@ -354,6 +354,8 @@ fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
 }
 
 impl Request<'_> {
+    // Not inlined: the room for a group would be cleared for changes, too.
+    #[inline(never)]
     fn get(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         self.counts.get += u64::from(count);
         let seed = self.held.options.seed;

@@ -135,6 +135,20 @@ fn a_lock_closes_and_opens() {
 }
 
 #[test]
+fn an_object_is_discarded_unless_it_is_held_changed_or_gone() {
+    let mut heap = heap(1, 2);
+    let object = create(&mut heap, &[1; 40], None).unwrap();
+    let discard = |heap: &mut Heap, version| heap.discard(object.address, version, object.incarnation);
+    assert_eq!(discard(&mut heap, 2), Err(ObjectError::Changed { version: 1 }));
+    heap.lock(object.address, 1, object.incarnation).unwrap();
+    assert_eq!(discard(&mut heap, 1), Err(ObjectError::Locked));
+    heap.unlock(object.address).unwrap();
+    assert_eq!(discard(&mut heap, 1), Ok(()));
+    assert_eq!(discard(&mut heap, 1), Err(ObjectError::Freed));
+    assert_exact(&heap);
+}
+
+#[test]
 fn an_object_is_replaced_in_one_go_unless_it_is_held_gone_or_of_another_length() {
     let mut heap = heap(1, 2);
     let object = create(&mut heap, &[1; 40], None).unwrap();
