@@ -25,6 +25,10 @@ use barn_transaction::Pointer;
 const HEADER_WORDS: usize = HEADER_BYTES / WORD_BYTES;
 const HEAD_WORDS_MAX: usize = HEADER_WORDS + slots_at(HEAD_BYTES, SLOTS_MAX) / WORD_BYTES;
 
+/// Longer entries go the long way: room that was kept for them would be kept for ever, and to allocate it is
+/// nothing beside copying that much.
+const OUTSIDE_BYTES_MAX: usize = 64 << 10;
+
 /// What is kept from change to change.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
@@ -106,6 +110,9 @@ impl Scratch {
                 (value, expires, None)
             }
             Some(Entry::Outside { pointer, hash }) if hash == key.hash => {
+                if pointer.bytes as usize > OUTSIDE_BYTES_MAX {
+                    return None;
+                }
                 let header = heap.bring(pointer.address, outside).ok()?;
                 let ours = header.incarnation == pointer.incarnation && header.word.mode() == LockMode::Free;
                 match Outside::parse(outside.body()).filter(|_| ours)? {
@@ -276,6 +283,9 @@ impl OneBucket<'_> {
 
     /// Makes the object of a long entry.
     fn make_outside(&mut self, key: &[u8], value: &[u8], expires: u64) -> Option<Made> {
+        if key.len() + value.len() > OUTSIDE_BYTES_MAX {
+            return None;
+        }
         let made = &mut self.scratch.made;
         made.clear();
         Outside { expires, key, value }.append_to(made);
