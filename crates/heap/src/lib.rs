@@ -28,7 +28,7 @@ mod usage;
 pub use {
     barn_layout::heap::Purpose,
     error::{AllocError, HeapError, ObjectError},
-    heap::{Heap, HeapOptions, Interrupted, Raw, RegionScan, Reserved, ReservedArray, used_ranges},
+    heap::{Heap, HeapOptions, Image, Interrupted, Raw, RegionScan, Reserved, ReservedArray, used_ranges},
     object::{HEADER_BYTES, Header, OBJECT_BYTES_MAX, Seen, View, inspect},
     usage::{PurposeUsage, Usage},
 };

@@ -131,6 +131,19 @@ impl Log {
         }
     }
 
+    /// Between turns, when much has been appended: hands it over if the writer has taken what it was given
+    /// before. If it has not, that waits to be written anyway; what came later goes with what is yet to come,
+    /// without being copied. As for [`Log::turn`], everything that was changed must have been appended.
+    #[inline]
+    pub fn offer(&mut self) {
+        let waits = !self.shared.lock().pending.is_empty();
+        if !waits || self.buffer.len() >= self.shared.options.gather_bytes || !self.waits.is_empty() {
+            self.turn();
+        } else if self.shared.copied() {
+            self.hand_over(false);
+        }
+    }
+
     fn hand_over(&mut self, stop: bool) {
         let mut state = self.shared.lock();
         let mut hurry = stop || !self.waits.is_empty();

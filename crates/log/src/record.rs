@@ -43,6 +43,7 @@ impl Record {
 
     /// These bytes (a whole number of words, the parts one after another) are at `offset` of
     /// `region` from now on.
+    #[inline]
     pub fn words(&mut self, region: RegionId, offset: u32, parts: &[&[u8]]) {
         debug_assert!((offset as usize).is_multiple_of(WORD_BYTES));
         self.entry(EntryKind::Words, region.0, offset, parts);
@@ -68,6 +69,7 @@ impl Record {
         self.entry(EntryKind::NoteRemove, key.len() as u32, 0, &[key]);
     }
 
+    #[inline]
     fn entry(&mut self, kind: EntryKind, region: u32, offset: u32, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let header = LogEntry {
@@ -76,11 +78,16 @@ impl Record {
             offset: U32::new(offset),
             bytes: U32::new(bytes as u32),
         };
+        // All at once: what follows then never has to make room.
+        self.entries.reserve(LogEntry::BYTES + bytes.next_multiple_of(WORD_BYTES));
         self.entries.extend_from_slice(header.as_bytes());
         for part in parts {
             self.entries.extend_from_slice(part);
         }
-        self.entries.resize(self.entries.len().next_multiple_of(WORD_BYTES), 0);
+        let odd = bytes % WORD_BYTES;
+        if odd > 0 {
+            self.entries.extend_from_slice(&[0; WORD_BYTES][odd..]);
+        }
         self.count += 1;
     }
 

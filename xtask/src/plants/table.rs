@@ -337,6 +337,11 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: log("tests::rot::whatever_rots"),
         fails: "whatever_rots_is_noticed_or_harmless_and_never_misread",
     },
+    Plant {
+        name: "log_naps_until_sync",
+        gate: log("tests::hand_over"),
+        fails: "bytes_that_come_before_a_sync_do_not_wait_for_it",
+    },
     // The simulated transport itself: what its scenarios must notice.
     Plant {
         name: "simulated_operations_out_of_order",
@@ -474,6 +479,11 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "vacated_slot_not_recorded",
         gate: unit("barn-heap", "heap::tests::durable"),
         fails: "objects_are_back_with_their_bytes_and_versions_and_freed_ones_are_not",
+    },
+    Plant {
+        name: "second_part_not_recorded",
+        gate: unit("barn-heap", "heap::tests::image"),
+        fails: "what_is_put_back_is_what_was_changed_and_what_is_recorded",
     },
     Plant {
         name: "retaken_run_still_waits",

@@ -58,8 +58,9 @@ pub(super) struct Durable {
     admission: Admission,
 }
 
-/// So many changes go to the writer together. 256: under load about half a millisecond's; the poll loop
-/// sleeps after 50 µs without work, which also hands them over, so that none waits here for 13 ms.
+/// After so many changes they are offered to the writer. 256: under load about half a millisecond's; the poll
+/// loop sleeps after 50 µs without work, which hands them over, so that none waits here for 13 ms before it is
+/// offered.
 const TOGETHER: u32 = 256;
 
 impl fmt::Debug for Durable {
@@ -140,9 +141,22 @@ impl Durable {
         record.clear();
         self.changes += 1;
         if self.changes >= TOGETHER {
-            self.turn();
+            self.offer();
         }
         Some(position)
+    }
+
+    /// Much has changed: the writer gets it if it can take it, and the log is asked whether it takes more.
+    #[cold]
+    fn offer(&mut self) {
+        if self.awaited {
+            return self.turn();
+        }
+        self.changes = 0;
+        if let Some(log) = &mut self.log {
+            log.offer();
+            self.admission = log.admission();
+        }
     }
 
     /// Everything that has changed goes to the writer: the poll loop is about to sleep, or somebody

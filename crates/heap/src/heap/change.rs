@@ -52,19 +52,12 @@ impl Heap {
     /// A region's words, for whoever looks at objects in ways of its own.
     #[inline]
     pub fn words(&self, region: RegionId) -> Option<&Words> {
-        self.by_id.get(&region).map(|at| &self.regions[*at as usize].words)
+        self.region_at(region).map(|at| &self.regions[at].words)
     }
 
     /// What the object at this place is for.
     pub fn purpose(&self, address: Address) -> Option<Purpose> {
         self.locate(address).ok().map(|slot| self.runs[slot.run].purpose)
-    }
-
-    /// Whether any object is a table's.
-    #[inline]
-    pub fn has_tables(&self) -> bool {
-        let objects = |purpose| self.usage.purposes[purpose as usize].objects;
-        objects(Purpose::Tables) + objects(Purpose::Volatile) > 0
     }
 
     /// Reads an object, as its owner may without looking twice.
@@ -89,27 +82,32 @@ impl Heap {
         expected_version: u64,
         incarnation: u32,
     ) -> Result<(), ObjectError> {
+        self.lock_to_write(address, expected_version, incarnation, None)
+    }
+
+    /// The same, if the object has so many bytes.
+    pub fn lock_to_write(
+        &mut self,
+        address: Address,
+        expected_version: u64,
+        incarnation: u32,
+        bytes: Option<usize>,
+    ) -> Result<(), ObjectError> {
         let slot = self.locate(address)?;
         let header = self.header_at(slot)?;
-        if !header.allocated || header.incarnation != incarnation {
-            return Err(ObjectError::Freed);
+        if let Some(bytes) = bytes.filter(|bytes| header.allocated && *bytes != header.bytes) {
+            return Err(ObjectError::Length { bytes, expected: header.bytes });
         }
-        if header.word.mode() != LockMode::Free {
-            return Err(ObjectError::Locked);
-        }
-        let version = header.word.version();
-        if version != expected_version {
-            return Err(ObjectError::Changed { version });
-        }
-        self.set_mode(slot, version, LockMode::Prepared)
+        header.is_free_to_change(expected_version, incarnation)?;
+        self.set_mode(slot, expected_version, LockMode::Prepared)
     }
 
     /// Asks the CPU for an object that is about to be changed: several misses at once take no longer
     /// than one.
     #[inline]
     pub fn prefetch(&self, address: Address, bytes: usize) {
-        if let Some(region) = self.by_id.get(&address.region()) {
-            let words = &self.regions[*region as usize].words;
+        if let Some(region) = self.region_at(address.region()) {
+            let words = &self.regions[region].words;
             let offset = u64::from(address.offset());
             words.prefetch_for_store(offset);
             words.prefetch_for_store((offset + (HEADER_BYTES + bytes) as u64 - 1) & !7);
@@ -119,8 +117,8 @@ impl Heap {
     /// Asks the CPU for an object that is about to be read.
     #[inline]
     pub fn prefetch_to_read(&self, address: Address, bytes: usize) {
-        if let Some(region) = self.by_id.get(&address.region()) {
-            let words = &self.regions[*region as usize].words;
+        if let Some(region) = self.region_at(address.region()) {
+            let words = &self.regions[region].words;
             words.prefetch(u64::from(address.offset()), HEADER_BYTES + bytes);
         }
     }
@@ -143,8 +141,14 @@ impl Heap {
 
     /// Gives a locked object new bytes, as many as it has, and unlocks it; gives its new version.
     pub fn write(&mut self, address: Address, body: &[u8]) -> Result<u64, ObjectError> {
+        self.write_and_tell(address, body).map(|(version, _)| version)
+    }
+
+    /// The same; gives also what the object is for.
+    pub fn write_and_tell(&mut self, address: Address, body: &[u8]) -> Result<(u64, Purpose), ObjectError> {
         let (slot, header) = self.locked(address)?;
-        self.put(slot, address, header, body)
+        let version = self.put(slot, address, header, body)?;
+        Ok((version, self.runs[slot.run].purpose))
     }
 
     /// Gives the object in a slot new bytes.
@@ -181,6 +185,20 @@ impl Heap {
     /// Frees a locked object: every pointer to it is void from now on.
     pub fn free(&mut self, address: Address) -> Result<(), ObjectError> {
         let (slot, header) = self.locked(address)?;
+        self.vacate(slot, header)
+    }
+
+    /// Frees an object that nobody holds and that still has this version and incarnation. As [`Self::lock`]
+    /// and [`Self::free`], found once.
+    pub fn discard(&mut self, address: Address, version: u64, incarnation: u32) -> Result<(), ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        header.is_free_to_change(version, incarnation)?;
+        self.vacate(slot, header)
+    }
+
+    /// Makes a slot vacant whose object nobody else changes.
+    fn vacate(&mut self, slot: Slot, header: Header) -> Result<(), ObjectError> {
         let version = header.word.version() + 1;
         // The last incarnation is never an object's, so that none begins again.
         let incarnation = header.incarnation.saturating_add(1);

@@ -9,10 +9,11 @@
 //! - a run is used for another purpose only if both are durable or neither is, so that no slot is
 //!   ever half recorded.
 
-use super::Heap;
 use super::reserve::{Raw, Reserved};
+use super::{Heap, Slot};
 use crate::error::{AllocError, ObjectError};
 use crate::object::HEADER_BYTES;
+use crate::object::publish::Head;
 use barn_fabric::Words;
 use barn_fabric::region::Ordering;
 use barn_layout::heap::{
@@ -23,10 +24,20 @@ use barn_layout::{Address, planted};
 use barn_log::Record;
 use std::ops::Range;
 
-/// Of objects of such lengths only what differs is recorded. Shorter ones are hardly longer than what
-/// names the difference; longer ones are mostly values, which change as a whole.
-const DIFFERENCE_BYTES_MIN: usize = 64;
+/// Of objects of such lengths only what differs is recorded. Of shorter ones all is: to find the difference
+/// and to name it costs more than to write 192 bytes. Longer ones are mostly values, which change as a whole.
+const DIFFERENCE_BYTES_MIN: usize = 192;
 const DIFFERENCE_BYTES_MAX: usize = 1024;
+
+/// A header's words, as they are in memory.
+#[inline]
+fn bytes_of(words: [u64; HEADER_BYTES / WORD_BYTES]) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    for (bytes, word) in header.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    header
+}
 
 impl Heap {
     /// Records every change from now on: see [`Heap::changes`].
@@ -52,7 +63,8 @@ impl Heap {
     fn record(&mut self, region: usize, offset: u64, bytes: usize) {
         let Some(record) = &mut self.changes else { return };
         let of = &self.regions[region];
-        let mut small = [0; 512];
+        // A header, or a few words of a table: nearly always.
+        let mut small = [0; 64];
         let mut long = Vec::new();
         let into = match small.get_mut(..bytes) {
             Some(into) => into,
@@ -106,10 +118,7 @@ impl Heap {
         if of.words.load_words(offset, &mut words).is_err() {
             return;
         }
-        let mut header = [0; HEADER_BYTES];
-        for (bytes, word) in header.as_chunks_mut().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
+        let header = bytes_of(words);
         // The slot ends with a whole word, filled with zeros.
         let (whole, rest) = body.split_at(body.len() - body.len() % WORD_BYTES);
         let mut last = [0; WORD_BYTES];
@@ -127,6 +136,21 @@ impl Heap {
         }
     }
 
+    /// Records an object of which these parts were written just now, the first from its beginning on.
+    #[inline]
+    pub(super) fn recorded_parts(&mut self, slot: Slot, head: &Head, first: &[u8], second: (u64, &[u8])) {
+        if !self.runs[slot.run].purpose.is_durable() {
+            return;
+        }
+        let Some(record) = self.changes.as_mut() else { return };
+        let id = self.regions[slot.region].id;
+        record.words(id, slot.offset as u32, &[&bytes_of(head.words()), first]);
+        let (at, bytes) = second;
+        if !bytes.is_empty() && !planted("second_part_not_recorded") {
+            record.words(id, (slot.offset + HEADER_BYTES as u64 + at) as u32, &[bytes]);
+        }
+    }
+
     /// Which of an object's words will differ once it holds `body`, to its end if that is not a whole
     /// word; nothing if that is not worth knowing.
     #[inline]
@@ -135,17 +159,16 @@ impl Heap {
             return None;
         }
         let (new, rest) = body.as_chunks::<WORD_BYTES>();
-        let (words, body_at) = (&self.regions[region].words, offset + HEADER_BYTES as u64);
-        // ORDER: Relaxed: only the owner, who asks, changes it.
-        let old = |at: usize| words.load_word(body_at + (at * WORD_BYTES) as u64, Ordering::Relaxed);
-        let differs = |at: &usize| old(*at) != Ok(u64::from_le_bytes(new[*at]));
+        // Brought at once, which is faster than word by word.
+        let mut old = [0; DIFFERENCE_BYTES_MAX];
+        let old = &mut old[..new.len() * WORD_BYTES];
+        self.regions[region].words.load(offset + HEADER_BYTES as u64, old).ok()?;
+        let old = old.as_chunks::<WORD_BYTES>().0;
         // From both ends: what lies between the first and the last need not be looked at.
-        let first = (0..new.len()).find(differs).unwrap_or(new.len());
-        let mut end = (first..new.len()).rev().find(differs).map_or(0, |at| at + 1);
-        if !rest.is_empty() {
-            end = new.len() + 1;
-        }
-        Some(first.min(end) * WORD_BYTES..end * WORD_BYTES)
+        let first = old.iter().zip(new).position(|(old, new)| old != new).unwrap_or(new.len());
+        let last = old[first..].iter().zip(&new[first..]).rposition(|(old, new)| old != new);
+        let end = if rest.is_empty() { last.map_or(first, |last| first + last + 1) } else { new.len() + 1 };
+        Some(first * WORD_BYTES..end * WORD_BYTES)
     }
 
     /// Says that `bytes` of raw memory from `offset` of its region on, whole words, have changed.
@@ -153,9 +176,9 @@ impl Heap {
     pub fn changed_raw(&mut self, raw: &Raw, offset: u64, bytes: usize) {
         if self.changes.is_some()
             && raw.purpose.is_durable()
-            && let Some(region) = self.by_id.get(&raw.start.region())
+            && let Some(region) = self.region_at(raw.start.region())
         {
-            self.record(*region as usize, offset, bytes);
+            self.record(region, offset, bytes);
         }
     }
 

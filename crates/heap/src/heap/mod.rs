@@ -9,6 +9,7 @@
 
 mod change;
 mod durable;
+mod image;
 mod quarantine;
 mod region;
 mod reserve;
@@ -19,6 +20,7 @@ mod slabs;
 mod tests;
 
 pub use durable::used_ranges;
+pub use image::Image;
 pub use reserve::{Raw, Reserved, ReservedArray};
 pub use scan::{Interrupted, RegionScan};
 
@@ -36,6 +38,9 @@ use slabs::Slabs;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+/// So many regions are looked through one after another; more are hashed, which takes as long as eight.
+const FEW_REGIONS: usize = 8;
+
 /// What a heap may use.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOptions {
@@ -48,6 +53,8 @@ pub struct HeapOptions {
 pub struct Heap {
     budget_bytes: u64,
     regions: Vec<Region>,
+    /// The regions' numbers, in the same order: a few are found soonest by looking at each.
+    ids: Vec<RegionId>,
     by_id: HashMap<RegionId, u32, BuildHasherDefault<IdHasher>>,
     runs: Runs,
     slabs: Slabs,
@@ -74,6 +81,7 @@ impl Heap {
         Self {
             budget_bytes: options.budget_bytes,
             regions: Vec::new(),
+            ids: Vec::new(),
             by_id: HashMap::default(),
             runs: Runs::default(),
             slabs: Slabs::new(),
@@ -98,6 +106,7 @@ impl Heap {
         self.usage.table_blocks += 1;
         self.usage.held_bytes += BLOCK_BYTES as u64;
         self.usage.free_blocks += region.blocks() - 1;
+        self.ids.push(id);
         self.by_id.insert(id, at as u32);
         self.regions.push(region);
         match formatted {
@@ -152,7 +161,7 @@ impl Heap {
 
     /// Every object of a region, in ascending order: for copies and checks of whole regions.
     pub fn objects(&self, region: RegionId) -> impl Iterator<Item = (Address, Header)> + '_ {
-        let at = self.by_id.get(&region).map(|at| *at as usize);
+        let at = self.region_at(region);
         at.into_iter().flat_map(move |at| self.objects_at(at))
     }
 
@@ -178,10 +187,19 @@ impl Heap {
         self.budget_bytes.saturating_sub(self.usage.held_bytes) / BLOCK_BYTES as u64
     }
 
+    /// Where a region is in the heap's list.
+    #[inline]
+    fn region_at(&self, id: RegionId) -> Option<usize> {
+        match self.ids.len() {
+            ..=FEW_REGIONS => self.ids.iter().position(|known| *known == id),
+            _ => self.by_id.get(&id).map(|at| *at as usize),
+        }
+    }
+
     /// The slot that starts at `address`.
     #[inline]
     fn locate(&self, address: Address) -> Result<Slot, ObjectError> {
-        let region = *self.by_id.get(&address.region()).ok_or(ObjectError::NotAnObject)? as usize;
+        let region = self.region_at(address.region()).ok_or(ObjectError::NotAnObject)?;
         let offset = address.offset() as usize;
         let run = self.regions[region].run_of(offset / BLOCK_BYTES).ok_or(ObjectError::NotAnObject)?;
         let of = &self.runs[run];

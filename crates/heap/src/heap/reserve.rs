@@ -239,7 +239,7 @@ impl Heap {
         count: usize,
         purpose: Purpose,
     ) -> Result<Option<(u32, usize)>, AllocError> {
-        let Some(region) = self.by_id.get(&hint.region()).map(|region| *region as usize) else {
+        let Some(region) = self.region_at(hint.region()) else {
             return Ok(None);
         };
         if let Some(run) = self.regions[region].run_of(hint.offset() as usize / BLOCK_BYTES) {

@@ -6,34 +6,67 @@
 use barn_layout::{Address, planted};
 
 /// Address, version, second header word, and this file's own word: zeroed memory must not pass.
-const PREFIX_BYTES: usize = 32;
+pub(crate) const PREFIX_BYTES: usize = 32;
 
 /// The fourth word of the prefix.
 const SALT: u64 = u64::from_le_bytes(*b"barn-obj");
 
-/// Bodies up to this are copied behind the prefix: one call of the CRC instead of two.
-const TOGETHER_BYTES: usize = 128;
+/// Bodies up to this are copied behind the prefix: one call of the CRC instead of two, which are dearer than
+/// the copy by a hundred instructions even then.
+const TOGETHER_BYTES: usize = 640;
+/// Most are shorter, and clearing room for the longest takes time.
+const SHORT_BYTES: usize = 128;
 
 /// The checksum of the object at `address` with `version`, incarnation and length as in `meta`
 /// (the header's second word) and `body`.
 #[inline]
 pub fn checksum(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
+    match body.len() {
+        ..=SHORT_BYTES => checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + SHORT_BYTES]),
+        ..=TOGETHER_BYTES => {
+            checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + TOGETHER_BYTES])
+        }
+        _ => checksum_long(address, version, meta, body),
+    }
+}
+
+/// The same, by way of a buffer that is long enough.
+#[inline]
+fn checksum_in(address: Address, version: u64, meta: u64, body: &[u8], buffer: &mut [u8]) -> u64 {
+    let bytes = &mut buffer[..PREFIX_BYTES + body.len()];
+    bytes[PREFIX_BYTES..].copy_from_slice(body);
+    checksum_behind(address, version, meta, bytes)
+}
+
+/// The same, where a copy would cost more than it saves.
+fn checksum_long(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
+    let mut bytes = [0; PREFIX_BYTES];
+    set_prefix(&mut bytes, address, version, meta);
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    digest.update(&bytes);
+    digest.update(body);
+    narrowed(digest.finalize())
+}
+
+/// The same of a body that has room before it, of [`PREFIX_BYTES`]: nothing is copied.
+#[inline]
+pub(crate) fn checksum_behind(address: Address, version: u64, meta: u64, bytes: &mut [u8]) -> u64 {
+    if let Some(prefix) = bytes.first_chunk_mut() {
+        set_prefix(prefix, address, version, meta);
+    }
+    narrowed(crc_fast::crc64_nvme(bytes))
+}
+
+#[inline]
+fn set_prefix(prefix: &mut [u8; PREFIX_BYTES], address: Address, version: u64, meta: u64) {
     let version = if planted("checksum_skips_version") { 0 } else { version };
-    let mut bytes = [0; PREFIX_BYTES + TOGETHER_BYTES];
-    bytes[..8].copy_from_slice(&address.to_bits().to_le_bytes());
-    bytes[8..16].copy_from_slice(&version.to_le_bytes());
-    bytes[16..24].copy_from_slice(&meta.to_le_bytes());
-    bytes[24..32].copy_from_slice(&SALT.to_le_bytes());
-    let crc = if body.len() <= TOGETHER_BYTES {
-        let end = PREFIX_BYTES + body.len();
-        bytes[PREFIX_BYTES..end].copy_from_slice(body);
-        crc_fast::crc64_nvme(&bytes[..end])
-    } else {
-        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-        digest.update(&bytes[..PREFIX_BYTES]);
-        digest.update(body);
-        digest.finalize()
-    };
+    for (bytes, word) in prefix.as_chunks_mut().0.iter_mut().zip([address.to_bits(), version, meta, SALT]) {
+        *bytes = word.to_le_bytes();
+    }
+}
+
+#[inline]
+fn narrowed(crc: u64) -> u64 {
     if planted("checksum_of_8_bits") { crc & 0xff } else { crc }
 }
 
@@ -64,7 +97,7 @@ mod tests {
     #[test]
     fn both_ways_of_computing_agree() {
         let address = Address::new(RegionId(1), 64);
-        for bytes in 0..=TOGETHER_BYTES {
+        for bytes in 0..=TOGETHER_BYTES + 9 {
             let body: Vec<u8> = (0..bytes).map(|at| at as u8 ^ 0x5a).collect();
             let mut whole = Vec::new();
             for word in [address.to_bits(), 2, 3, SALT] {
@@ -74,7 +107,9 @@ mod tests {
             let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
             digest.update(&whole[..PREFIX_BYTES]);
             digest.update(&body);
-            assert_eq!(checksum(address, 2, 3, &body), digest.finalize(), "{bytes}");
+            let sum = digest.finalize();
+            assert_eq!(checksum(address, 2, 3, &body), sum, "{bytes}");
+            assert_eq!(checksum_behind(address, 2, 3, &mut whole), sum, "{bytes}, with room before it");
         }
     }
 

@@ -14,9 +14,11 @@ pub(crate) mod publish;
 mod race_tests;
 
 pub use checksum::checksum;
+pub(crate) use checksum::{PREFIX_BYTES, checksum_behind};
 pub use inspect::{Confirmation, Seen, View, inspect, read_bytes};
 
-use barn_layout::object::{ALLOCATED, ObjectHeader, VersionWord};
+use crate::error::ObjectError;
+use barn_layout::object::{ALLOCATED, LockMode, ObjectHeader, VersionWord};
 
 /// Bytes before an object's own.
 pub const HEADER_BYTES: usize = ObjectHeader::BYTES;
@@ -47,6 +49,21 @@ impl Header {
             incarnation: meta as u32,
             bytes: (length & !ALLOCATED) as usize,
             allocated: length & ALLOCATED != 0,
+        }
+    }
+
+    /// Whether there is an object of this incarnation that nobody holds, and that has this version.
+    #[inline]
+    pub(crate) fn is_free_to_change(&self, version: u64, incarnation: u32) -> Result<(), ObjectError> {
+        if !self.allocated || self.incarnation != incarnation {
+            return Err(ObjectError::Freed);
+        }
+        if self.word.mode() != LockMode::Free {
+            return Err(ObjectError::Locked);
+        }
+        match self.word.version() {
+            now if now == version => Ok(()),
+            now => Err(ObjectError::Changed { version: now }),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! all have. Of the others the second goes last: if the owner dies in between, a place that says it
 //! holds an object has all of its bytes, or is locked with an object that was there before.
 
-use super::{HEADER_BYTES, checksum, meta_allocated, meta_vacant};
+use super::{HEADER_BYTES, PREFIX_BYTES, checksum, checksum_behind, meta_allocated, meta_vacant};
 use barn_fabric::region::{AccessError, Ordering, Words, fence};
 use barn_layout::limits::WORD_BYTES;
 use barn_layout::object::{LockMode, VersionWord};
@@ -15,6 +15,36 @@ const META_AT: u64 = 8;
 /// Where the checksum is.
 const CHECKSUM_AT: u64 = 16;
 
+/// The header of an object's next version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    version: u64,
+    meta: u64,
+    sum: u64,
+}
+
+impl Head {
+    /// That of an object with this body.
+    #[inline]
+    fn of(address: Address, version: u64, incarnation: u32, body: &[u8]) -> Self {
+        let meta = meta_allocated(incarnation, body.len());
+        Self { version, meta, sum: checksum(address, version, meta, body) }
+    }
+
+    /// The same of a body that has room for the checksum's prefix before it.
+    #[inline]
+    pub(crate) fn behind_prefix(address: Address, version: u64, incarnation: u32, bytes: &mut [u8]) -> Self {
+        let meta = meta_allocated(incarnation, bytes.len().saturating_sub(PREFIX_BYTES));
+        Self { version, meta, sum: checksum_behind(address, version, meta, bytes) }
+    }
+
+    /// Its words, once the object is open.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; HEADER_BYTES / WORD_BYTES] {
+        [VersionWord::new(self.version, LockMode::Free).0, self.meta, self.sum]
+    }
+}
+
 /// Puts `body` at `address` as the version after `version`; gives that.
 #[inline]
 pub(crate) fn put(
@@ -24,15 +54,39 @@ pub(crate) fn put(
     incarnation: u32,
     body: &[u8],
 ) -> Result<u64, AccessError> {
-    let (at, next) = (address.offset() as u64, version + 1);
-    let meta = meta_allocated(incarnation, body.len());
-    let sum = checksum(address, next, meta, body);
-    close(words, at, version)?;
-    words.store_word(at + CHECKSUM_AT, sum, Ordering::Relaxed)?;
-    store_body(words, at + HEADER_BYTES as u64, body)?;
-    words.store_word(at + META_AT, meta, Ordering::Relaxed)?;
-    open(words, at, next)?;
-    Ok(next)
+    let head = Head::of(address, version + 1, incarnation, body);
+    put_with(words, address, &head, |at| store_body(words, at, body))?;
+    Ok(head.version)
+}
+
+/// Puts an object's next version at `address`, of which only these parts, whole words each at its place
+/// in the body, differ from what is there.
+#[inline]
+pub(crate) fn put_parts(
+    words: &Words,
+    address: Address,
+    head: &Head,
+    parts: [(u64, &[u8]); 2],
+) -> Result<(), AccessError> {
+    put_with(words, address, head, |at| {
+        parts.iter().try_for_each(|(place, bytes)| words.store(at + place, bytes))
+    })
+}
+
+/// Closes the object, stores the rest, and opens it as its next version.
+#[inline]
+fn put_with(
+    words: &Words,
+    address: Address,
+    head: &Head,
+    store: impl FnOnce(u64) -> Result<(), AccessError>,
+) -> Result<(), AccessError> {
+    let at = address.offset() as u64;
+    close(words, at, head.version - 1)?;
+    words.store_word(at + CHECKSUM_AT, head.sum, Ordering::Relaxed)?;
+    store(at + HEADER_BYTES as u64)?;
+    words.store_word(at + META_AT, head.meta, Ordering::Relaxed)?;
+    open(words, at, head.version)
 }
 
 /// Makes the place hold no object: version and incarnation are from now on these.

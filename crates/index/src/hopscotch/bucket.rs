@@ -177,12 +177,17 @@ impl<'a> Outside<'a> {
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(OUTSIDE_HEAD_BYTES + self.key.len() + self.value.len());
+        let mut body = Vec::new();
+        self.append_to(&mut body);
+        body
+    }
+
+    pub(super) fn append_to(self, body: &mut Vec<u8>) {
+        body.reserve(OUTSIDE_HEAD_BYTES + self.key.len() + self.value.len());
         body.extend_from_slice(&self.expires.to_le_bytes());
         body.extend_from_slice(&(self.key.len() as u64).to_le_bytes());
         body.extend_from_slice(self.key);
         body.extend_from_slice(self.value);
-        body
     }
 }
 
@@ -348,6 +353,20 @@ pub(super) fn entry_version(object: Address, object_version: u64, control: Contr
     remix(changed, object.to_bits()) | 1
 }
 
+/// The control word, but for the age, of an entry that fits a slot.
+#[inline]
+pub(super) fn inline_control(
+    tag: u8,
+    key: &[u8],
+    value: &[u8],
+    expires: u64,
+    shape: &Shape,
+) -> Option<Control> {
+    let bytes = key.len() + value.len() + if expires == 0 { 0 } else { 8 };
+    let fits = key.len() <= INLINE_KEY_MAX && value.len() <= shape.inline_bytes && bytes <= shape.slot_bytes;
+    fits.then(|| Control::new(tag, key.len() as u8, expires != 0, value.len() as u8, 0))
+}
+
 /// An entry, ready to be put into a slot: its control word, but for the age, and its bytes.
 pub(super) fn inline(
     tag: u8,
@@ -356,12 +375,8 @@ pub(super) fn inline(
     expires: u64,
     shape: &Shape,
 ) -> Option<(Control, Vec<u8>)> {
-    let bytes = key.len() + value.len() + if expires == 0 { 0 } else { 8 };
-    if key.len() > INLINE_KEY_MAX || value.len() > shape.inline_bytes || bytes > shape.slot_bytes {
-        return None;
-    }
-    let control = Control::new(tag, key.len() as u8, expires != 0, value.len() as u8, 0);
-    let mut entry = Vec::with_capacity(bytes);
+    let control = inline_control(tag, key, value, expires, shape)?;
+    let mut entry = Vec::with_capacity(control.slot_bytes());
     if expires != 0 {
         entry.extend_from_slice(&expires.to_le_bytes());
     }
@@ -371,11 +386,11 @@ pub(super) fn inline(
 }
 
 /// The slot of an entry that lies elsewhere.
-pub(super) fn outside(tag: u8, pointer: Pointer, hash: u64) -> (Control, Vec<u8>) {
-    let mut entry = Vec::with_capacity(OUTSIDE_SLOT_BYTES);
-    entry.extend_from_slice(&pointer.address.to_bits().to_le_bytes());
-    entry.extend_from_slice(&pointer.bytes.to_le_bytes());
-    entry.extend_from_slice(&pointer.incarnation.to_le_bytes());
-    entry.extend_from_slice(&hash.to_le_bytes());
+pub(super) fn outside(tag: u8, pointer: Pointer, hash: u64) -> (Control, [u8; OUTSIDE_SLOT_BYTES]) {
+    let mut entry = [0; OUTSIDE_SLOT_BYTES];
+    entry[..8].copy_from_slice(&pointer.address.to_bits().to_le_bytes());
+    entry[8..12].copy_from_slice(&pointer.bytes.to_le_bytes());
+    entry[12..16].copy_from_slice(&pointer.incarnation.to_le_bytes());
+    entry[16..].copy_from_slice(&hash.to_le_bytes());
     (Control::new(tag, KEY_OUTSIDE, false, VALUE_OUTSIDE, 0), entry)
 }

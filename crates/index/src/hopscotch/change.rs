@@ -311,7 +311,8 @@ impl<'a, S: Store> Work<'a, S> {
         let body = Outside { expires, key: key.bytes, value }.to_bytes();
         let (pointer, _) = self.store.alloc(body.len(), self.segment.address, false).await?;
         self.store.store(pointer, body).await?;
-        Ok(bucket::outside(tag, pointer, key.hash))
+        let (control, entry) = bucket::outside(tag, pointer, key.hash);
+        Ok((control, entry.to_vec()))
     }
 
     /// Frees the object of an entry that is about to go.

@@ -291,7 +291,7 @@ impl Object<'_> {
 
 /// The control word of a slot, out of the words of a bucket's body.
 #[inline]
-fn control_of(body: &[u64], start: usize, slot: usize) -> Control {
+pub(super) fn control_of(body: &[u64], start: usize, slot: usize) -> Control {
     let at = start + slot * CONTROL_BYTES;
     Control((body[at / 8] >> (at % 8 * 8)) as u32)
 }

@@ -17,6 +17,7 @@ mod figures;
 mod in_place;
 mod local;
 mod lookup;
+mod one_bucket;
 mod owner;
 mod rebuild;
 mod reopen;

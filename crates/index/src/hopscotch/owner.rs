@@ -6,6 +6,7 @@ use super::count::count;
 use super::directory::{Directory, Excerpt, Segment};
 use super::in_place::Place;
 use super::local::{Local, Peek, finish};
+use super::one_bucket::{OneBucket, Scratch};
 use super::rebuild::{self, Moving};
 use super::reopen;
 use super::shape::Shape;
@@ -77,6 +78,7 @@ pub struct Owner {
     uncounted: BTreeSet<u32>,
     /// Where it is written down which segments there are.
     deltas: Deltas,
+    scratch: Scratch,
 }
 
 impl Owner {
@@ -109,6 +111,7 @@ impl Owner {
             by_address: BTreeMap::new(),
             uncounted: BTreeSet::new(),
             deltas: Deltas::default(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -275,6 +278,9 @@ impl Owner {
     /// Counts what a change did, and looks after the segment that it changed.
     fn account(&mut self, heap: &mut Heap, number: u32, hash: u64, effect: Effect, memory: i64) {
         self.stats.updates += u64::from(effect.stored);
+        if (effect.keys, effect.payload, effect.overflowed, effect.moves, memory) == (0, 0, 0, 0, 0) {
+            return;
+        }
         self.stats.moves += effect.moves;
         let before = self.segments[number as usize].counted;
         // A segment that a transaction has changed is counted anew later.
@@ -390,9 +396,17 @@ impl Shard for Owner {
     ) -> Result<u64, Refused> {
         // What is decided once is kept: a segment that has to be split first is searched again.
         let mut decided: Option<Decision<'v>> = None;
-        for _ in 0..3 {
+        for round in 0..3 {
             let number = self.segment(heap, key.hash)?;
             let segment = self.segments[number as usize].segment;
+            if round == 0 {
+                let Self { shape, scratch, .. } = &mut *self;
+                let changed = OneBucket { heap, segment, shape, scratch }.change(key, &mut decided, decide);
+                if let Some((effect, memory)) = changed {
+                    self.account(heap, number, key.hash, effect, memory);
+                    return Ok(effect.version);
+                }
+            }
             let mut local = Local::new(heap, self.shape.purpose);
             let work = Work::new(&mut local, segment, &self.shape, self.seed);
             let changed =

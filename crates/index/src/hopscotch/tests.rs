@@ -1,6 +1,7 @@
 //! Owner and reader together, over a heap's own memory.
 
 mod joint;
+mod one_bucket;
 mod restart;
 
 use super::{Owner, Roots};

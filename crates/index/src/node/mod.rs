@@ -29,9 +29,9 @@ use barn_layout::table::{
     CURSOR_END, Durability, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
 };
 use notes::NoteKey;
-use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zerocopy::IntoBytes;
 
@@ -130,12 +130,12 @@ impl fmt::Debug for Tables {
 
 /// The time in milliseconds since 1970, looked at once, and only if somebody asks.
 #[derive(Debug, Default)]
-pub struct Now(OnceCell<u64>);
+pub struct Now(OnceLock<u64>);
 
 impl Now {
     /// A time of one's own.
     pub fn at(ms: u64) -> Self {
-        Self(OnceCell::from(ms))
+        Self(OnceLock::from(ms))
     }
 
     /// The time.
@@ -354,6 +354,8 @@ fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
 }
 
 impl Request<'_> {
+    // Not inlined: the room for a group would be cleared for changes, too.
+    #[inline(never)]
     fn get(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         self.counts.get += u64::from(count);
         let seed = self.held.options.seed;
@@ -421,7 +423,7 @@ impl Request<'_> {
                 self.heap,
                 key,
                 &update,
-                self.now.ms(),
+                self.now,
                 |outcome, version, expires, value| {
                     handled.changed |= outcome == Outcome::Done;
                     add_answer(answer, outcome, version, expires, value);

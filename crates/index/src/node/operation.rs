@@ -1,5 +1,6 @@
 //! What the operations on a key do, the same for every kind of table.
 
+use super::Now;
 use super::shard::{Decision, Shard};
 use crate::error::Refused;
 use crate::key::{Found, Key};
@@ -16,7 +17,7 @@ pub fn apply(
     heap: &mut Heap,
     key: Key<'_>,
     update: &Update<'_>,
-    now_ms: u64,
+    now: &Now,
     done: impl FnOnce(Outcome, u64, u64, &[u8]),
 ) {
     let mut outcome = Outcome::Done;
@@ -25,7 +26,7 @@ pub fn apply(
     // Where nothing changes, the answer tells what is there.
     let mut seen_version = 0;
     let changed = shard.update(heap, key, &mut |found| {
-        let found = found.filter(|found| !found.is_expired(now_ms));
+        let found = found.filter(|found| found.expires == 0 || !found.is_expired(now.ms()));
         seen_version = found.map_or(0, |found| found.version);
         let (decided, decision) = decide(update, found, &mut expires, &mut said);
         outcome = decided;

@@ -5,6 +5,7 @@
 //! was at the end of every record; whatever is recovered must be one of these.
 
 mod faults;
+mod hand_over;
 mod model;
 mod power;
 mod race;
@@ -251,7 +252,8 @@ impl<D: Disk + Clone + 'static> World<D> {
                     _ => {}
                 }
             }
-            7..11 => self.log.turn(),
+            7..9 => self.log.turn(),
+            9..11 => self.log.offer(),
             11..15 => {
                 let _ = self.writer.step();
             }

@@ -354,11 +354,15 @@ impl Writer {
         if !self.batch.is_empty() || asked || sync_wanted || self.is_due(&state, now) {
             return Next::Again;
         }
-        let options = &shared.options;
-        let gather = (!state.pending.is_empty())
-            .then(|| state.pending_born.saturating_add(options.gather.as_nanos() as u64));
-        let sync =
-            self.unsynced_since.map(|since| since.saturating_add(options.sync_interval.as_nanos() as u64));
+        let gather_ns = shared.options.gather.as_nanos() as u64;
+        let gather = (!state.pending.is_empty()).then(|| state.pending_born.saturating_add(gather_ns));
+        // While bytes wait for their sync it looks as often for new ones: nobody wakes it for those, and
+        // they must not become as old as the window meanwhile.
+        let sync_ns = shared.options.sync_interval.as_nanos() as u64;
+        let sync = self.unsynced_since.map(|since| {
+            let due = since.saturating_add(sync_ns);
+            if planted("log_naps_until_sync") { due } else { due.min(now.saturating_add(gather_ns)) }
+        });
         match gather.into_iter().chain(sync).min() {
             Some(time) => {
                 state.resting = Resting::Nap;

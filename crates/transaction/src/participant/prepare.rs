@@ -4,7 +4,6 @@ use super::{Asked, Held, Participant, Refusal, TRANSACTION_BYTES_MAX};
 use crate::wire::{Frame, Malformed, Writes, many};
 use barn_cluster::MemberId;
 use barn_fabric::PeerId;
-use barn_layout::heap::Purpose;
 use barn_layout::object::LockMode;
 use barn_layout::transaction::{
     Change, PREPARE_ALONE, PREPARE_CLOSED, PREPARE_DURABILITY_SHIFT, PREPARE_LAST, ReadEntry, State,
@@ -174,18 +173,13 @@ impl Participant {
                 if mine { Ok(()) } else { Err(refused(Verdict::NotAnObject)) }
             }
             Some(change) => {
-                if change == Change::Update {
-                    let header = self.heap.header(address).map_err(|error| self.refusal(address, error))?;
-                    if header.bytes != body.len() && header.allocated {
-                        return Err(refused(Verdict::Length));
-                    }
-                }
+                let bytes = (change == Change::Update).then_some(body.len());
                 let mut version = entry.version.get();
                 if planted("version_not_checked") {
                     version = self.heap.header(address).map_or(version, |header| header.word.version());
                 }
                 self.heap
-                    .lock(address, version, entry.incarnation.get())
+                    .lock_to_write(address, version, entry.incarnation.get(), bytes)
                     .map_err(|error| self.refusal(address, error))
             }
         }
@@ -226,12 +220,11 @@ impl Participant {
             let done = match Change::from_bits(entry.change.get()) {
                 Some(Change::Create) => self.heap.create(address, body).map(|_| ()),
                 Some(Change::Free) => self.heap.free(address),
-                _ => {
-                    if self.heap.has_tables() && self.heap.purpose(address).is_some_and(Purpose::is_table) {
+                _ => self.heap.write_and_tell(address, body).map(|(_, purpose)| {
+                    if purpose.is_table() {
                         self.changed_tables.push(address);
                     }
-                    self.heap.write(address, body).map(|_| ())
-                }
+                }),
             };
             debug_assert!(done.is_ok(), "a change that was locked: {done:?}");
         }

@@ -1,6 +1,7 @@
 //! Properties of the allocator, and what its callers rely on.
 
 mod durable;
+mod image;
 mod model;
 mod placement;
 mod rebuild;
@@ -131,6 +132,20 @@ fn a_lock_closes_and_opens() {
     heap.unlock(one.address).unwrap();
     assert_eq!(mode(&heap), VersionWord::new(1, LockMode::Free));
     assert_eq!(heap.lock(one.address, 1, 1), Err(ObjectError::Freed));
+}
+
+#[test]
+fn an_object_is_discarded_unless_it_is_held_changed_or_gone() {
+    let mut heap = heap(1, 2);
+    let object = create(&mut heap, &[1; 40], None).unwrap();
+    let discard = |heap: &mut Heap, version| heap.discard(object.address, version, object.incarnation);
+    assert_eq!(discard(&mut heap, 2), Err(ObjectError::Changed { version: 1 }));
+    heap.lock(object.address, 1, object.incarnation).unwrap();
+    assert_eq!(discard(&mut heap, 1), Err(ObjectError::Locked));
+    heap.unlock(object.address).unwrap();
+    assert_eq!(discard(&mut heap, 1), Ok(()));
+    assert_eq!(discard(&mut heap, 1), Err(ObjectError::Freed));
+    assert_exact(&heap);
 }
 
 #[test]

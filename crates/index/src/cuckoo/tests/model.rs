@@ -1,7 +1,7 @@
 //! The table against a map, through the owner's eyes and a client's.
 
 use super::*;
-use crate::node::apply;
+use crate::node::{Now, apply};
 use crate::wire::Update;
 use barn_layout::table::{Operation, Outcome};
 use std::collections::{HashMap, HashSet};
@@ -191,7 +191,7 @@ fn operations_see_versions_and_ends() {
         let key = world.key(b"k");
         let update = Update { operation, key: b"k", value, operand, expires, durability: None };
         let mut told = None;
-        apply(&mut world.owner, &mut world.heap, key, &update, now_ms, |outcome, version, _, _| {
+        apply(&mut world.owner, &mut world.heap, key, &update, &Now::at(now_ms), |outcome, version, _, _| {
             told = Some((outcome, version));
         });
         told.unwrap()

@@ -1,0 +1,91 @@
+//! When what was appended goes to the writer, and when the writer writes it.
+
+use super::*;
+use crate::Admission;
+
+const GATHER_MICROS: u64 = 1_000;
+
+/// Appends a short record.
+fn append(world: &mut World) -> Position {
+    let mut record = Record::default();
+    record.note_set(b"note", &[7; 32]);
+    world.log.append(&record)
+}
+
+/// Lets the writer work until it rests, and gives until when, in microseconds from now.
+fn rest(world: &mut World) -> Option<u64> {
+    loop {
+        match world.writer.step() {
+            Next::Again => {}
+            Next::Until(time) => return Some((time - world.clock.now().as_nanos() as u64) / 1000),
+            _ => return None,
+        }
+    }
+}
+
+/// Given bytes that the writer has not taken: what is offered later is not copied to them, and goes when
+/// they are gone, or when it is as much as is written at once.
+#[test]
+fn what_is_offered_while_something_waits_goes_next() {
+    let mut world = World::new(3);
+    let first = append(&mut world);
+    world.log.offer();
+    let second = append(&mut world);
+    world.log.offer();
+    world.advance(GATHER_MICROS);
+    rest(&mut world);
+    assert_eq!(world.log.stats().written, first, "the second was not handed over");
+    world.log.offer();
+    world.advance(GATHER_MICROS);
+    rest(&mut world);
+    assert_eq!(world.log.stats().written, second);
+
+    append(&mut world);
+    world.log.offer();
+    let mut long = Record::default();
+    long.note_set(b"long", &vec![1; small().gather_bytes]);
+    let last = world.log.append(&long);
+    world.log.offer();
+    rest(&mut world);
+    assert_eq!(world.log.stats().written, last, "enough to be written at once, with what waited");
+}
+
+/// Given bytes that were kept back when they were offered: they count for the window.
+#[test]
+fn what_was_kept_back_is_as_old_as_it_is() {
+    let mut world = World::new(4);
+    append(&mut world);
+    world.log.offer();
+    append(&mut world);
+    world.log.offer();
+    assert!(matches!(world.log.admission(), Admission::Open));
+    world.advance(GATHER_MICROS);
+    rest(&mut world);
+    world.advance(small().window.as_micros() as u64);
+    assert!(matches!(world.log.admission(), Admission::Behind), "the second is not written");
+    // Whoever goes to sleep hands everything over.
+    world.log.turn();
+    rest(&mut world);
+    assert!(matches!(world.log.admission(), Admission::Open));
+}
+
+/// Given a writer that waits for the time of the next sync: bytes that come then are written as soon as
+/// others. Fails with `log_naps_until_sync`.
+#[test]
+fn bytes_that_come_before_a_sync_do_not_wait_for_it() {
+    let mut world = World::new(5);
+    append(&mut world);
+    world.log.turn();
+    world.advance(GATHER_MICROS);
+    let rests = rest(&mut world).expect("a sync is due in a second");
+    assert!(rests <= GATHER_MICROS, "{rests} µs");
+    let second = append(&mut world);
+    world.log.turn();
+    for _ in 0..2 {
+        let until = rest(&mut world).unwrap_or(0);
+        world.advance(until);
+    }
+    rest(&mut world);
+    assert_eq!(world.log.stats().written, second);
+    assert!(matches!(world.log.admission(), Admission::Open));
+}
