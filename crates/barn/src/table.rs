@@ -168,12 +168,14 @@ impl Table {
 
     /// The values of many keys, in one go.
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        Ok(block_on(self.inner.get_many(keys))?)
+        let mut answers = Answers::new();
+        self.find_many(keys, &mut answers)?;
+        Ok(answers.into_values())
     }
 
     /// As [`Table::get_many`], into memory of the caller's.
     pub fn find_many(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), Error> {
-        Ok(block_on(self.inner.find_many(keys, answers))?)
+        Ok(self.inner.find_many_waiting(keys, answers)?)
     }
 
     /// Gives many keys values, in as few messages as can be.

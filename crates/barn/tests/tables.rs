@@ -4,6 +4,7 @@ use barn::node::{Node, NodeConfig};
 use barn::{
     Answers, Barn, Connect, Error, Found, Kind, Put, Swapped, TableError, TableOptions, Way, Write, Written,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const WAYS: [Way; 3] = [Way::OneSided, Way::Request, Way::Auto];
@@ -308,8 +309,20 @@ fn lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long
         // In an object of its own, or in place: either way it is there.
         assert_ne!(table.futures().find_at_once(b"long", &mut found), Some(false), "{kind}");
         assert_eq!(table.get(b"long").unwrap().unwrap(), long, "{kind}");
+        let too_long = [0; barn::KEY_BYTES_MAX + 1];
+        assert!(matches!(table.get(&too_long), Err(Error::Table(TableError::KeyTooLong { .. }))));
+        // The same of many keys: what needs the long way goes it, and the others are not looked up again.
+        let (mut answers, before) = (Answers::new(), table.stats().unwrap());
+        table.find_many(&[b"short", b"nobody", b"brief", b"long"], &mut answers).unwrap();
+        let values: Vec<Option<&[u8]>> = answers.iter().map(|found| found.map(|it| &it.value[..])).collect();
+        assert_eq!(values, [Some(&b"1"[..]), None, None, Some(&long[..])], "{kind}");
+        assert_eq!(
+            table.stats().unwrap().one_sided_gets - before.one_sided_gets,
+            4,
+            "{kind}: each is counted"
+        );
         assert!(matches!(
-            table.get(&[0; barn::KEY_BYTES_MAX + 1]),
+            table.find_many(&[b"short", &too_long], &mut answers),
             Err(Error::Table(TableError::KeyTooLong { .. }))
         ));
         assert_eq!(table.read_by(Way::Request).futures().find_at_once(b"short", &mut found), None);
@@ -329,4 +342,56 @@ fn lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long
         assert_eq!(after.one_sided_gets - before.one_sided_gets, 4, "{kind}: each is counted");
         assert_eq!(far.get(b"long").unwrap().unwrap(), long, "{kind}");
     }
+}
+
+/// A writer changes some keys all the time and adds others, so that segments are split, while readers look
+/// for those that are always there, one at a time and many at once.
+#[test]
+fn keys_are_found_whole_and_none_is_missed_while_their_table_changes_and_grows() {
+    let node = Node::start(config()).unwrap();
+    let barn = Barn::connect(&node.address().unwrap()).unwrap();
+    let options = TableOptions { capacity: 100, inline_bytes: 32, ..options(Kind::Hopscotch) };
+    let table = barn.create_table("growing", options, 1).unwrap();
+    let steady: Vec<Vec<u8>> = (0..256).map(|number| format!("steady {number}").into_bytes()).collect();
+    let pairs = |value: &'static [u8]| -> Vec<(&[u8], &[u8])> {
+        steady.iter().map(|key| (&key[..], value)).collect()
+    };
+    // Of other lengths, too: an entry that grows may move.
+    let values: [&[u8]; 4] = [&[1; 32], &[2; 7], &[3; 24], &[4; 32]];
+    table.put_many(&pairs(values[0])).unwrap();
+    let done = AtomicBool::new(false);
+    let check = |key: &[u8], found: Option<&Found>| {
+        let found = found.unwrap_or_else(|| panic!("{} was missed", key.escape_ascii()));
+        assert!(values.contains(&&found.value[..]), "torn: {:?}", found.value);
+    };
+    std::thread::scope(|scope| {
+        for way in [Way::OneSided, Way::Auto] {
+            let (table, steady, done, check) = (table.read_by(way), &steady, &done, &check);
+            scope.spawn(move || {
+                let (mut answers, mut found, mut round) = (Answers::new(), Found::default(), 0);
+                // ORDER: Relaxed: a flag that stands alone.
+                while !done.load(Ordering::Relaxed) {
+                    round += 1;
+                    let keys: Vec<&[u8]> = (0..40).map(|at| &steady[(round * 7 + at) % 256][..]).collect();
+                    table.find_many(&keys, &mut answers).unwrap();
+                    keys.iter().zip(answers.iter()).for_each(|(key, found)| check(key, found));
+                    let key = &steady[round % 256][..];
+                    let there = table.find_into(key, &mut found).unwrap();
+                    check(key, there.then_some(&found));
+                    assert!(!table.find_into(b"nobody", &mut found).unwrap());
+                }
+            });
+        }
+        for round in 0..40 {
+            table.put_many(&pairs(values[round % 4])).unwrap();
+            let others: Vec<Vec<u8>> =
+                (0..500).map(|at| format!("other {round} {at}").into_bytes()).collect();
+            let others: Vec<(&[u8], &[u8])> = others.iter().map(|key| (&key[..], &[9u8; 32][..])).collect();
+            table.put_many(&others).unwrap();
+        }
+        // ORDER: Relaxed: as above.
+        done.store(true, Ordering::Relaxed);
+    });
+    let stats = table.stats().unwrap();
+    assert!(stats.shards.grown > 0, "it never grew");
 }

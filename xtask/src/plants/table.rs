@@ -464,6 +464,11 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "joint_version_skipped", gate: unit("barn-index", MOVES), fails: MOVES },
     Plant { name: "joint_version_ignored", gate: unit("barn-index", MOVES), fails: MOVES },
     Plant {
+        name: "bucket_not_looked_at_again",
+        gate: unit("barn-index", "hopscotch::tests::direct"),
+        fails: "what_changed_since_it_was_opened_is_not_taken",
+    },
+    Plant {
         name: "cuckoo_unverified",
         gate: unit("barn-index", "cuckoo::tests::plants"),
         fails: "an_extent_that_is_not_what_its_entry_says_is_not_taken",

@@ -15,6 +15,8 @@ use std::arch::asm;
 const LONG_BYTES_MIN: usize = 256;
 /// A copy of so much or more goes past the caches.
 const STREAM_BYTES_MIN: usize = 4 << 20;
+/// A copy of so much or more goes block by block.
+pub(super) const BLOCK_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 /// Pages that a stream walks at once.
 const PAGES: usize = 4;
@@ -33,8 +35,8 @@ pub(super) unsafe fn copy(mut to: *mut u8, mut from: *const u8, mut bytes: usize
             bytes -= copied;
         }
     }
-    if bytes >= 64 {
-        let blocks = bytes / 64;
+    if bytes >= BLOCK_BYTES {
+        let blocks = bytes / BLOCK_BYTES;
         // SAFETY: as above, with blocks of 64 bytes and SSE2, which x86-64 always has.
         unsafe {
             asm!(
@@ -58,9 +60,35 @@ pub(super) unsafe fn copy(mut to: *mut u8, mut from: *const u8, mut bytes: usize
                 options(nostack),
             );
         }
-        bytes %= 64;
+        bytes %= BLOCK_BYTES;
     }
-    while bytes > 0 {
+    // SAFETY: as above, of what is left.
+    unsafe { copy_short(to, from, bytes) };
+}
+
+/// As [`copy`], where there is less than a block to copy, or not much more.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+pub(super) unsafe fn copy_short(mut to: *mut u8, mut from: *const u8, mut bytes: usize) {
+    while bytes >= 16 {
+        // SAFETY: the caller vouches for all of it, of which this is the next two words.
+        unsafe {
+            asm!(
+                "movdqu {words}, [{from}]",
+                "movdqu [{to}], {words}",
+                from = in(reg) from,
+                to = in(reg) to,
+                words = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+            from = from.add(16);
+            to = to.add(16);
+        }
+        bytes -= 16;
+    }
+    if bytes > 0 {
         // SAFETY: as above, one word.
         unsafe {
             asm!(
@@ -71,10 +99,7 @@ pub(super) unsafe fn copy(mut to: *mut u8, mut from: *const u8, mut bytes: usize
                 word = out(reg) _,
                 options(nostack, preserves_flags),
             );
-            from = from.add(8);
-            to = to.add(8);
         }
-        bytes -= 8;
     }
 }
 

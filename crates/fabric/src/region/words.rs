@@ -246,7 +246,7 @@ impl Words {
         // SAFETY: every caller has checked `at` against `bytes`; the backing owns that many
         // bytes, aligned to 8 (a page, or a boxed slice of words), for as long as `self`.
         unsafe {
-            self.base.add(at / WORD_BYTES).as_ref()
+            self.base.byte_add(at - at % WORD_BYTES).as_ref()
         }
         #[cfg(loom)]
         {
@@ -318,7 +318,13 @@ impl Words {
         if at.is_multiple_of(WORD_BYTES) && into.len().is_multiple_of(WORD_BYTES) {
             // SAFETY: `at + into.len()` was checked against the memory's length, both are
             // whole words, and `into` is private memory that overlaps nothing registered.
-            unsafe { vector::copy(into.as_mut_ptr(), self.base.as_ptr().cast::<u8>().add(at), into.len()) };
+            unsafe {
+                let from = self.base.as_ptr().cast::<u8>().add(at);
+                match into.len() < vector::BLOCK_BYTES {
+                    true => vector::copy_short(into.as_mut_ptr(), from, into.len()),
+                    false => vector::copy(into.as_mut_ptr(), from, into.len()),
+                }
+            }
             return Ok(());
         }
         self.load_by_word(at, into);
@@ -338,6 +344,44 @@ impl Words {
         Ok(())
     }
 
+    /// Gives so many words; the first is loaded before the others.
+    #[inline(always)]
+    pub fn load_array<const WORDS: usize>(&self, offset: u64) -> Result<[u64; WORDS], AccessError> {
+        let at = self.check(offset, WORDS * WORD_BYTES)?;
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(AccessError::Misaligned { offset });
+        }
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            // SYNC: Acquire, pairs with the Release store of whatever the first word stands for (a version):
+            // the others are as they were then, or later.
+            let order = if index == 0 { Ordering::Acquire } else { Ordering::Relaxed };
+            *word = self.word(at + index * WORD_BYTES).load(order);
+        }
+        Ok(words)
+    }
+
+    /// Whether the memory holds these bytes, from a whole word on: compared where they are.
+    #[inline]
+    pub fn holds(&self, offset: u64, bytes: &[u8]) -> Result<bool, AccessError> {
+        let at = self.check(offset, bytes.len())?;
+        if !at.is_multiple_of(WORD_BYTES) {
+            return Err(AccessError::Misaligned { offset });
+        }
+        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+        for (index, word) in words.iter().enumerate() {
+            if self.word(at + index * WORD_BYTES).load(Ordering::Relaxed) != u64::from_le_bytes(*word) {
+                return Ok(false);
+            }
+        }
+        if rest.is_empty() {
+            return Ok(true);
+        }
+        // The memory has whole words, so that the last one is all there.
+        let last = self.word(at + words.len() * WORD_BYTES).load(Ordering::Relaxed).to_le_bytes();
+        Ok(last[..rest.len()] == *rest)
+    }
+
     /// Copies whole words in, where they are few.
     #[inline(always)]
     pub fn store_words(&self, offset: u64, from: &[u64]) -> Result<(), AccessError> {
@@ -354,7 +398,26 @@ impl Words {
         Ok(())
     }
 
+    /// Copies bytes out that are not whole words: whole words around them, a line at a time.
     fn load_by_word(&self, mut at: usize, mut into: &mut [u8]) {
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+        while !into.is_empty() {
+            let skip = at % WORD_BYTES;
+            let take = (LINE_BYTES - skip).min(into.len());
+            let mut line = [0; LINE_BYTES];
+            let covered = (skip + take).next_multiple_of(WORD_BYTES);
+            // SAFETY: the caller has checked `at + into.len()` against the memory, which has whole words,
+            // so that those around are there, too; they fit into `line`, which is ours alone.
+            unsafe {
+                let from = self.base.as_ptr().cast::<u8>().add(at - skip);
+                vector::copy(line.as_mut_ptr(), from, covered);
+            }
+            let (now, rest) = into.split_at_mut(take);
+            now.copy_from_slice(&line[skip..skip + take]);
+            into = rest;
+            at += take;
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         while !into.is_empty() {
             let skip = at % WORD_BYTES;
             let take = (WORD_BYTES - skip).min(into.len());
@@ -417,15 +480,18 @@ impl Words {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let base = self.base.as_ptr().cast::<i8>();
             // SAFETY: a prefetch does not fault, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(at)) };
-            if bytes > LINE_BYTES - at % LINE_BYTES {
-                // 16 lines: past that the hardware prefetcher has taken over.
-                let lines = (bytes + at % LINE_BYTES).div_ceil(LINE_BYTES).min(16);
-                for line in 1..lines {
-                    // SAFETY: as above.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(at + line * LINE_BYTES)) };
-                }
+            let fetch = |at: usize| unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(at)) };
+            let last = at + bytes.max(1) - 1;
+            // 16 lines: past that the hardware prefetcher has taken over.
+            let end = last.min(at + 16 * LINE_BYTES);
+            let mut line = at;
+            fetch(line);
+            while line + LINE_BYTES < end {
+                line += LINE_BYTES;
+                fetch(line);
             }
+            // Where it ends: mostly the next line, sometimes the same.
+            fetch(last);
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = (offset, bytes, LINE_BYTES);
@@ -468,6 +534,27 @@ mod tests {
                 assert_eq!(into, pattern[at..at + bytes], "{at}+{bytes}");
             }
         }
+    }
+
+    #[test]
+    fn memory_holds_the_bytes_that_were_written_and_no_others() {
+        let (words, pattern) = filled(256);
+        for at in (0..64).step_by(8) {
+            for bytes in 0..=(256 - at) {
+                let wanted = &pattern[at..at + bytes];
+                assert_eq!(words.holds(at as u64, wanted), Ok(true), "{at}+{bytes}");
+                for wrong in [0, bytes / 2, bytes.saturating_sub(1)].into_iter().filter(|_| bytes > 0) {
+                    let mut other = wanted.to_vec();
+                    other[wrong] ^= 1;
+                    assert_eq!(words.holds(at as u64, &other), Ok(false), "{at}+{bytes}: {wrong}");
+                }
+            }
+        }
+        assert_eq!(words.holds(4, b"1234"), Err(AccessError::Misaligned { offset: 4 }));
+        assert!(words.holds(248, &[0; 9]).is_err() && words.holds(u64::MAX, &[0; 9]).is_err());
+        let some: [u64; 3] = words.load_array(8).unwrap();
+        assert_eq!(words.holds(8, &some.map(u64::to_le_bytes).concat()), Ok(true));
+        assert!(words.load_array::<3>(240).is_err() && words.load_array::<3>(4).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod clock;
 mod disk;
 mod random;
 mod schedule;
+mod ticks;
 
 pub use clock::{Clock, SystemClock};
 pub use disk::{DIRECT_UNIT_BYTES, Disk, DiskFile, DiskLock, SystemDisk};

@@ -8,6 +8,7 @@
 //! A future of a lookup has room for every way that it could go, over a kilobyte, and is copied when it
 //! is made: that alone costs more than the load. And while it waits, every poll goes through all its layers.
 
+use super::batch::Answers;
 use super::memory::{Memory, Unreadable, unreadable};
 use super::read::now_ms;
 use super::roots::Roots;
@@ -21,6 +22,18 @@ use barn_layout::{Address, RegionId, planted};
 use barn_transaction::{ClientError, Glance, Reach};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+
+/// Keys that are looked up in one glance: a glance is short.
+const GLANCE_KEYS: usize = 32;
+
+/// How far many keys were looked up at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glanced {
+    /// So many of the keys, the first ones, were looked at.
+    pub(super) looked: usize,
+    /// Of so many of them is known whether they are there; the others are for the long way.
+    pub(super) settled: u64,
+}
 
 impl Table {
     /// Looks a key up if that can be done at once, by loads from memory that is mapped here: whether it is
@@ -73,6 +86,62 @@ impl Table {
         Ok(Some(there))
     }
 
+    /// Looks up as many of the keys as can be at once, from the first on.
+    #[inline]
+    pub(super) fn find_many_at_once(&self, keys: &[&[u8]], answers: &mut Answers) -> Glanced {
+        answers.prepare(keys.len());
+        let mut glanced = Glanced { looked: 0, settled: 0 };
+        let [shard] = &self.inner.shards[..] else { return glanced };
+        if matches!(self.way, Way::Request | Way::Mix(_)) || self.is_followed() {
+            return glanced;
+        }
+        for keys in keys.chunks(GLANCE_KEYS) {
+            let to = glanced.looked + keys.len();
+            if self.way == Way::Auto && !shard.batched.keeps_one_sided() {
+                break;
+            }
+            let Some(reads) = self.look_group(shard, keys, answers.of(glanced.looked..to)) else { break };
+            let settled = answers.settle(glanced.looked..to);
+            self.inner.counts.looked_up(settled, reads);
+            glanced = Glanced { looked: to, settled: glanced.settled + settled };
+        }
+        glanced
+    }
+
+    /// Looks keys of one shard up in mapped memory, and gives the READs that it made; `None` if that takes
+    /// more than loads.
+    #[inline]
+    fn look_group(
+        &self,
+        shard: &ShardLink,
+        keys: &[&[u8]],
+        (found, looked): (&mut [Found], &mut [Looked]),
+    ) -> Option<u64> {
+        let glance = self.client.glance();
+        if !glance.is_mapped() {
+            return None;
+        }
+        let mut hashed = [Key { bytes: &[], hash: 0 }; GLANCE_KEYS];
+        for (hashed, key) in hashed.iter_mut().zip(keys) {
+            if key.len() > KEY_BYTES_MAX {
+                return None;
+            }
+            *hashed = Key::new(self.inner.options.seed, key);
+        }
+        let hashed = &hashed[..keys.len()];
+        shard.with_known(glance.session(), |roots| match roots {
+            Roots::Hopscotch(roots) => {
+                let mapped = |region| glance.mapped(region).ok_or(region);
+                let read = roots.look_many_mapped(mapped, hashed, found, looked).ok()?;
+                read.is_none_or(|region| glance.is_believed(region)).then_some(keys.len() as u64)
+            }
+            roots => {
+                let mut reads = 0;
+                roots.lookup_batch_mapped(&glance, hashed, found, looked, &mut reads).ok().map(|()| reads)
+            }
+        })
+    }
+
     /// Looks a key up by READs that this thread waits for, one after the other.
     fn look_waiting(
         &self,
@@ -104,7 +173,9 @@ impl Roots {
         reads: &mut u32,
     ) -> Option<Looked> {
         if let Self::Hopscotch(roots) = self {
-            return roots.look_mapped(glance, key, found, reads).ok();
+            *reads += 1;
+            let (looked, region) = roots.look_mapped(|region| glance.mapped(region), key, found)?;
+            return glance.is_believed(region).then_some(looked);
         }
         // Of loads nothing is pending: one poll is all of it.
         match pin!(self.lookup(glance, key, found, reads)).poll(&mut Context::from_waker(Waker::noop())) {

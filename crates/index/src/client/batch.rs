@@ -1,5 +1,6 @@
 //! Looking many keys up at once: their cache misses, or their way over the network, overlap.
 
+use super::at_once::Glanced;
 use super::read::{Trial, malformed, now_ms};
 use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use super::update::{batch, judge};
@@ -7,9 +8,12 @@ use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
 use crate::selector::Choice;
 use crate::wire::{self, Method, next_answer};
+use barn_fabric::block_on;
+use barn_layout::planted;
 use barn_layout::table::Outcome;
 use barn_transaction::{ClientError, Waits};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -80,13 +84,52 @@ impl Answers {
         (0..self.count).map(|at| self.get(at))
     }
 
-    fn prepare(&mut self, count: usize) {
+    /// The values that were found, in the order of the keys.
+    pub fn into_values(mut self) -> Vec<Option<Vec<u8>>> {
+        self.found.truncate(self.count);
+        let answers = self.found.into_iter().zip(self.looked);
+        answers.map(|(found, looked)| (looked == Looked::Found).then_some(found.value)).collect()
+    }
+
+    pub(super) fn prepare(&mut self, count: usize) {
         self.count = count;
         if self.found.len() < count {
             self.found.resize_with(count, Found::default);
         }
         self.looked.clear();
         self.looked.resize(count, Looked::Unsettled);
+    }
+
+    /// Where the answers to some of the keys go.
+    #[inline]
+    pub(super) fn of(&mut self, keys: Range<usize>) -> (&mut [Found], &mut [Looked]) {
+        (&mut self.found[keys.clone()], &mut self.looked[keys])
+    }
+
+    /// How many of some keys are settled. Those that are past their time are not there.
+    #[inline]
+    pub(super) fn settle(&mut self, keys: Range<usize>) -> u64 {
+        let (found, looked) = self.of(keys);
+        let (mut settled, mut now) = (0, None);
+        for (found, looked) in found.iter().zip(looked) {
+            settled += u64::from(is_settled(*looked) || planted("unsettled_at_once_is_absent"));
+            if *looked == Looked::Found
+                && found.expires != 0
+                && found.is_expired(*now.get_or_insert_with(now_ms))
+            {
+                *looked = Looked::Absent;
+            }
+        }
+        settled
+    }
+
+    /// Which of some keys are not settled, and where their answers go.
+    fn unsettled(
+        &mut self,
+        keys: Range<usize>,
+    ) -> impl Iterator<Item = (usize, (&mut Found, &mut Looked))> + Send {
+        let (found, looked) = self.of(keys);
+        found.iter_mut().zip(looked).enumerate().filter(|(_, (_, looked))| !is_settled(**looked))
     }
 }
 
@@ -95,45 +138,74 @@ impl Table {
     pub async fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, TableError> {
         let mut answers = Answers::new();
         self.find_many(keys, &mut answers).await?;
-        Ok(answers.iter().map(|found| found.map(|found| found.value.clone())).collect())
+        Ok(answers.into_values())
     }
 
     /// Looks many keys up, into memory of the caller's. Each answer is of some moment during the call,
     /// not all of the same: a transaction is for that.
     pub async fn find_many(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
-        self.reading(async |table, waits| table.find_many_once(keys, answers, waits).await).await
+        match self.find_many_at_once(keys, answers) {
+            glanced if glanced.settled == keys.len() as u64 => Ok(()),
+            glanced => self.find_rest(keys, answers, glanced).await,
+        }
     }
 
-    async fn find_many_once(
+    /// As [`Table::find_many`], blocking this thread: where memory is mapped here, there is mostly nothing to
+    /// wait for, and no future is made.
+    pub fn find_many_waiting(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
+        match self.find_many_at_once(keys, answers) {
+            glanced if glanced.settled == keys.len() as u64 => Ok(()),
+            glanced => block_on(self.find_rest(keys, answers, glanced)),
+        }
+    }
+
+    /// Looks up what was not found out at once.
+    async fn find_rest(
         &self,
         keys: &[&[u8]],
         answers: &mut Answers,
+        glanced: Glanced,
+    ) -> Result<(), TableError> {
+        if glanced.settled < glanced.looked as u64 {
+            let left = answers.unsettled(0..glanced.looked).map(|(at, (found, looked))| {
+                Box::pin(async move {
+                    let there = self.find_by_future(keys[at], found).await?;
+                    *looked = if there { Looked::Found } else { Looked::Absent };
+                    Ok(())
+                })
+            });
+            all(left.collect()).await?;
+        }
+        if glanced.looked < keys.len() {
+            let (first, rest) = (glanced.looked, &keys[glanced.looked..]);
+            self.reading(async |table, waits| table.find_many_once(rest, first, answers, waits).await)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// One attempt; the answers are at `first` on.
+    async fn find_many_once(
+        &self,
+        keys: &[&[u8]],
+        first: usize,
+        answers: &mut Answers,
         waits: &mut Waits<'_>,
     ) -> Result<(), TableError> {
-        answers.prepare(keys.len());
+        let all = first..first + keys.len();
+        answers.looked[all.clone()].fill(Looked::Unsettled);
         if self.inner.shards.len() == 1 && self.way == Way::Request {
             keys.iter().try_for_each(|key| self.key(key).map(|_| ()))?;
-            let (places, seed): (Vec<usize>, u64) = ((0..keys.len()).collect(), self.inner.options.seed);
-            self.request_many(0, &places, |at| Key::new(seed, keys[at]), answers, waits).await?;
+            let (places, seed): (Vec<usize>, u64) = (all.clone().collect(), self.inner.options.seed);
+            self.request_many(0, &places, |at| Key::new(seed, keys[at - first]), answers, waits).await?;
         } else if self.inner.shards.len() == 1 {
-            let mut at = 0;
-            while at < keys.len() {
-                let end = keys.len().min(at + GROUP);
-                self.find_group(0, &keys[at..end], at, answers, waits).await?;
-                at = end;
+            for (group, keys) in keys.chunks(GROUP).enumerate() {
+                self.find_group(0, keys, first + group * GROUP, answers, waits).await?;
             }
         } else {
-            self.find_by_shard(keys, answers, waits).await?;
+            self.find_by_shard(keys, first, answers, waits).await?;
         }
-        let mut now = None;
-        for (found, looked) in answers.found.iter().zip(&mut answers.looked) {
-            if *looked == Looked::Found
-                && found.expires != 0
-                && found.is_expired(*now.get_or_insert_with(now_ms))
-            {
-                *looked = Looked::Absent;
-            }
-        }
+        answers.settle(all);
         Ok(())
     }
 
@@ -194,7 +266,7 @@ impl Table {
             if link.known(reach.session()).is_none() {
                 return Err(ClientError::SessionLost.into());
             }
-            let (found, looked) = (&mut answers.found[first..end], &mut answers.looked[first..end]);
+            let (found, looked) = answers.of(first..end);
             roots.lookup_batch_mapped(&reach, hashed, found, looked, &mut reads)
         };
         if looked.is_err() {
@@ -206,40 +278,38 @@ impl Table {
             self.inner.counts.looked_up(settled as u64, reads);
         }
         // What is left is looked up all at once: over a network, their ways overlap.
-        let (found, looked) = (&mut answers.found[first..end], &mut answers.looked[first..end]);
-        let mut left = Vec::new();
-        for ((key, found), looked) in hashed.iter().zip(found).zip(looked) {
-            if !is_settled(*looked) {
-                left.push(Box::pin(async move {
-                    let mut trial = Trial::of(&self.client);
-                    let there = self.find_one_sided(link, *key, found, &mut trial).await?;
-                    *looked = if there { Looked::Found } else { Looked::Absent };
-                    Ok(())
-                }));
-            }
-        }
-        all(left).await
+        let left = answers.unsettled(first..end).map(|(at, (found, looked))| {
+            Box::pin(async move {
+                let mut trial = Trial::of(&self.client);
+                let there = self.find_one_sided(link, hashed[at], found, &mut trial).await?;
+                *looked = if there { Looked::Found } else { Looked::Absent };
+                Ok(())
+            })
+        });
+        all(left.collect()).await
     }
 
     async fn find_by_shard(
         &self,
         keys: &[&[u8]],
+        first: usize,
         answers: &mut Answers,
         waits: &mut Waits<'_>,
     ) -> Result<(), TableError> {
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.inner.shards.len()];
         for (at, key) in keys.iter().enumerate() {
-            by_shard[self.shard_at(self.key(key)?)].push(at);
+            by_shard[self.shard_at(self.key(key)?)].push(first + at);
         }
         for (shard, places) in by_shard.iter().enumerate() {
             if self.way == Way::Request {
                 let seed = self.inner.options.seed;
-                self.request_many(shard, places, |at| Key::new(seed, keys[at]), answers, waits).await?;
+                self.request_many(shard, places, |at| Key::new(seed, keys[at - first]), answers, waits)
+                    .await?;
                 continue;
             }
             let mut one = Answers::new();
             for places in places.chunks(GROUP) {
-                let group: Vec<&[u8]> = places.iter().map(|at| keys[*at]).collect();
+                let group: Vec<&[u8]> = places.iter().map(|at| keys[*at - first]).collect();
                 one.prepare(group.len());
                 self.find_group(shard, &group, 0, &mut one, waits).await?;
                 for (from, at) in places.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! A client's side of tables: one interface for all kinds.
 
+mod at_hand;
 mod at_once;
 mod batch;
 mod buffers;

@@ -49,6 +49,14 @@ impl Roots {
         }
     }
 
+    /// Whether they are short enough to be kept by every thread that has used them.
+    pub(super) fn is_small(&self) -> bool {
+        match self {
+            Self::Hopscotch(roots) => roots.is_small(),
+            Self::Cuckoo(_) | Self::Cache(_) => true,
+        }
+    }
+
     pub(super) async fn lookup<M: Memory + Sync>(
         &self,
         memory: &M,

@@ -1,5 +1,6 @@
 //! A table, as a program holds it.
 
+use super::at_hand::{self, Known};
 use super::choosing::Choosing;
 use super::follow::{Successor, Unheard};
 use super::roots::Roots;
@@ -10,12 +11,11 @@ use crate::node::{NOT_HERE, NOT_YET, Part, ShardStats};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
 use crate::wire::{self, Method};
 use barn_cluster::{MemberId, TablePlacement};
-use barn_layout::planted;
 use barn_layout::table::Durability;
 use barn_transaction::{Client, ClientError, Waits};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -107,11 +107,9 @@ pub struct TableStats {
 pub(super) struct ShardLink {
     pub(super) part: Part,
     pub(super) member: MemberId,
-    /// Its roots, and the session in which they were learned. In another session they are worth
-    /// nothing: the node may have been started again, and its memory have another shape.
-    roots: RwLock<Option<(u64, Arc<Roots>)>>,
-    /// Whether there were any.
-    known: AtomicBool,
+    roots: RwLock<Option<Known>>,
+    /// The mark of the newest of them.
+    mark: AtomicU64,
     /// Which way is faster now, for one key and for many at once.
     pub(super) single: Choosing,
     pub(super) batched: Choosing,
@@ -142,7 +140,7 @@ impl Table {
                 part: Part { table: placed.table, shard: shard as u16, shards },
                 member: *member,
                 roots: RwLock::new(None),
-                known: AtomicBool::new(false),
+                mark: AtomicU64::new(at_hand::UNKNOWN),
                 single: Choosing::new(options.kind, client.random()),
                 batched: Choosing::new(options.kind, client.random()),
             })
@@ -360,27 +358,37 @@ impl ShardLink {
     #[inline]
     pub(super) fn is_known(&self) -> bool {
         // ORDER: Relaxed: a hint; the roots themselves are behind their lock.
-        self.known.load(Ordering::Relaxed)
+        self.mark.load(Ordering::Relaxed) != at_hand::UNKNOWN
+    }
+
+    /// What was learned last, in whichever session.
+    fn newest(&self) -> Option<Known> {
+        self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     #[inline]
     pub(super) fn known(&self, session: u64) -> Option<Arc<Roots>> {
-        let known = self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let known = known.as_ref().filter(|(of, _)| *of == session || planted("roots_outlive_sessions"));
-        known.map(|(_, roots)| roots.clone())
+        self.newest().filter(|known| known.serves(session)).map(|known| known.roots)
     }
 
-    /// As [`Self::known`], for as long as `look` takes: no reference is counted.
+    /// As [`Self::known`], for as long as `look` takes: mostly without a lock, and no reference is counted.
     #[inline]
     pub(super) fn with_known<T>(&self, session: u64, look: impl FnOnce(&Roots) -> Option<T>) -> Option<T> {
-        let known = self.roots.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let known = known.as_ref().filter(|(of, _)| *of == session || planted("roots_outlive_sessions"));
-        known.and_then(|(_, roots)| look(roots))
+        // SYNC: Acquire, pairs with the Release in `learn`: whoever sees a mark finds its roots, or newer ones.
+        let mark = self.mark.load(Ordering::Acquire);
+        Known::with(
+            mark,
+            || self.newest(),
+            |known| known.serves(session).then_some(&*known.roots).and_then(look),
+        )
     }
 
     fn learn(&self, session: u64, roots: Arc<Roots>) {
-        *self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some((session, roots));
-        // ORDER: Relaxed: as in `is_known`.
-        self.known.store(true, Ordering::Relaxed);
+        let known = Known::new(session, roots);
+        let mut newest = self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // SYNC: Release, pairs with the Acquire in `with_known`; within the lock, so that the last mark is
+        // that of the last roots.
+        self.mark.store(known.mark, Ordering::Release);
+        *newest = Some(known);
     }
 }

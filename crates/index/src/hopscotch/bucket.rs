@@ -34,7 +34,7 @@ const KEY_OUTSIDE: u8 = 127;
 const VALUE_OUTSIDE: u8 = 255;
 
 /// The control word of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Control(pub(super) u32);
 
 impl Control {
@@ -91,8 +91,14 @@ impl Control {
     pub(super) fn slot_bytes(self) -> usize {
         match self.is_outside() {
             true => OUTSIDE_SLOT_BYTES,
-            false => usize::from(self.has_expiry()) * 8 + self.key_bytes() + self.value_bytes(),
+            false => self.key_at() + self.key_bytes() + self.value_bytes(),
         }
+    }
+
+    /// Where the key of an entry starts that lies in its slot: when it expires comes first.
+    #[inline]
+    pub(super) fn key_at(self) -> usize {
+        usize::from(self.has_expiry()) * 8
     }
 }
 
@@ -139,13 +145,8 @@ impl<'a> Entry<'a> {
             };
             return Some(Self::Outside { pointer, hash: u64::from_le_bytes(*rest.first_chunk()?) });
         }
-        let (expires, rest) = match control.has_expiry() {
-            true => {
-                let (expires, rest) = bytes.split_first_chunk::<8>()?;
-                (u64::from_le_bytes(*expires), rest)
-            }
-            false => (0, bytes),
-        };
+        let (expires, rest) = bytes.split_at_checked(control.key_at())?;
+        let expires = expires.first_chunk().map_or(0, |expires| u64::from_le_bytes(*expires));
         let (key, value) = rest.split_at_checked(control.key_bytes())?;
         Some(Self::Inline { key, value, expires })
     }

@@ -1,5 +1,10 @@
 //! Looks at buckets where they are, in memory that is mapped here: the client's way over shm, and the
-//! node's own. Nothing is copied but the one slot whose tag is right.
+//! node's own. Nothing is copied but the value.
+//!
+//! A look has two steps. *Opening* reads an object's version and its control words. *Taking* compares the
+//! key of the one slot whose tag is right, copies its value, and looks at the version again: if it is
+//! still the same, control words, key and value are of one moment. Between the two other keys may be opened,
+//! so that the slots of many are fetched at once ([`Place::seek`]).
 
 use super::bucket::{
     self, CHAIN_SLOTS_MAX, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, OUTSIDE_SLOT_BYTES,
@@ -12,29 +17,49 @@ use barn_fabric::Words;
 use barn_fabric::region::{AccessError, Ordering, fence};
 use barn_heap::HEADER_BYTES;
 use barn_heap::object::Header;
-use barn_layout::Address;
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use barn_layout::object::{LockMode, VersionWord};
+use barn_layout::{Address, RegionId, planted};
 use barn_transaction::Pointer;
 
 /// The most slots of a bucket: H = 16.
 pub(super) const SLOTS_MAX: usize = 8;
 /// The longest slot.
 pub(super) const SLOT_BYTES_MAX: usize = 384;
-/// Slots of a bucket that is looked at by the shorter of two loads.
-const FEW_SLOTS: usize = 4;
-/// Words of a bucket's head and its control words, if it has few slots, or more: loads of a fixed number
+/// Slots of a bucket that is opened by the shorter of two loads.
+pub(super) const FEW_SLOTS: usize = 4;
+/// Words of a bucket's header, head and control words, if it has few slots, or more: loads of a fixed number
 /// need no loop. What is too much is bytes of its first slots; every bucket is that long.
-const FEW_WORDS: usize = slots_at(HEAD_BYTES, FEW_SLOTS) / 8;
-const MORE_WORDS: usize = slots_at(HEAD_BYTES, SLOTS_MAX) / 8;
+pub(super) const FEW_WORDS: usize = (HEADER_BYTES + slots_at(HEAD_BYTES, FEW_SLOTS)) / WORD_BYTES;
+pub(super) const MORE_WORDS: usize = (HEADER_BYTES + slots_at(HEAD_BYTES, SLOTS_MAX)) / WORD_BYTES;
 /// Words before the slots of an overflow block, at the most.
-const CHAIN_WORDS: usize = slots_at(0, CHAIN_SLOTS_MAX) / 8;
+const CHAIN_WORDS: usize = (HEADER_BYTES + slots_at(0, CHAIN_SLOTS_MAX)) / WORD_BYTES;
 
 const fn bucket_bytes_min(slots: usize) -> usize {
-    slots_at(HEAD_BYTES, slots) + slots * OUTSIDE_SLOT_BYTES
+    HEADER_BYTES + slots_at(HEAD_BYTES, slots) + slots * OUTSIDE_SLOT_BYTES
 }
-const _: () = assert!(bucket_bytes_min(1) >= FEW_WORDS * 8);
-const _: () = assert!(bucket_bytes_min(FEW_SLOTS + 1) >= MORE_WORDS * 8);
+const _: () = assert!(bucket_bytes_min(1) >= FEW_WORDS * WORD_BYTES);
+const _: () = assert!(bucket_bytes_min(FEW_SLOTS + 1) >= MORE_WORDS * WORD_BYTES);
+// The header is of whole words: what comes after it is found by the same shifts.
+const _: () = assert!(HEADER_BYTES.is_multiple_of(WORD_BYTES));
+
+/// Why nothing can be said of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shut {
+    /// A writer was there.
+    Unsettled,
+    /// The bucket is not there any more.
+    Stale,
+    /// There is no such memory.
+    Nowhere,
+}
+
+impl From<AccessError> for Shut {
+    #[inline]
+    fn from(_: AccessError) -> Self {
+        Self::Nowhere
+    }
+}
 
 /// What a look at one bucket found.
 pub(super) enum Bucket {
@@ -51,247 +76,337 @@ pub(super) enum Bucket {
         /// The overflow block.
         chain: Option<Chain>,
     },
-    /// A writer was there.
-    Unsettled,
-    /// The bucket is not there any more.
-    Stale,
 }
 
-/// A bucket in mapped memory.
+/// A slot that probably holds a key, of one version of its bucket.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Likely {
+    version: u64,
+    /// Where the slot is.
+    at: u64,
+    control: Control,
+}
+
+impl Likely {
+    /// Whether there is such a slot: no slot is where its region begins.
+    #[inline]
+    pub(super) fn is_somewhere(&self) -> bool {
+        self.at != 0
+    }
+}
+
+/// What a slot turned out to hold.
+enum Taken {
+    /// The key, whose value is in `found`.
+    Found,
+    /// The key may be in an object of its own; with the entry's version.
+    Outside(Pointer, u64),
+    /// Another key.
+    Other,
+}
+
+/// A bucket in mapped memory, or an overflow block. Of the latter `START` is 0, below, and of the former
+/// [`HEAD_BYTES`]: where its control words start, after the header.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    pub(super) words: &'a Words,
-    pub(super) segment: Segment,
-    pub(super) index: usize,
+    words: &'a Words,
+    /// Where its header is.
+    at: u64,
+    region: RegionId,
+    incarnation: u32,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// A bucket of a segment.
+    #[inline]
+    pub(super) fn new(words: &'a Words, segment: &Segment, index: usize, shape: &Shape) -> Self {
+        Self {
+            words,
+            at: segment.offset(index, shape),
+            region: segment.address.region(),
+            incarnation: segment.incarnation,
+        }
+    }
+
     /// The bucket after it.
     #[inline]
-    pub(super) fn next(self) -> Self {
-        Self { index: self.index + 1, ..self }
+    pub(super) fn next(self, shape: &Shape) -> Self {
+        Self { at: self.at + shape.stride as u64, ..self }
+    }
+
+    /// The bucket before it.
+    #[inline]
+    pub(super) fn previous(self, shape: &Shape) -> Self {
+        Self { at: self.at - shape.stride as u64, ..self }
     }
 
     #[inline]
-    fn at(&self, shape: &Shape) -> u64 {
-        self.segment.offset(self.index, shape)
+    pub(super) fn address(&self) -> Address {
+        Address::new(self.region, self.at as u32)
     }
 
-    /// Asks the CPU for the line with the version and the control words.
+    /// Asks the CPU for the version and the control words.
     #[inline]
     pub(super) fn prefetch(&self, shape: &Shape) {
-        self.words.prefetch(self.at(shape), LINE_BYTES);
+        let words = if shape.slots <= FEW_SLOTS { FEW_WORDS } else { MORE_WORDS };
+        self.words.prefetch(self.at, words * WORD_BYTES);
     }
 
     /// Asks the CPU for all of the bucket, and for the head of the next: misses that overlap cost as
     /// much as one.
     #[inline]
     pub(super) fn prefetch_all(&self, shape: &Shape) {
-        self.words.prefetch(self.at(shape), shape.stride + LINE_BYTES);
+        self.words.prefetch(self.at, shape.stride + LINE_BYTES);
     }
 
     /// Asks for the slot that probably holds the key; false if none does.
-    #[inline]
     pub(super) fn prefetch_slot(&self, shape: &Shape, key: Key<'_>) -> bool {
-        match shape.slots <= FEW_SLOTS {
-            true => self.prefetch_slot_by::<FEW_WORDS>(shape, key),
-            false => self.prefetch_slot_by::<MORE_WORDS>(shape, key),
-        }
-    }
-
-    #[inline]
-    fn prefetch_slot_by<const WORDS: usize>(&self, shape: &Shape, key: Key<'_>) -> bool {
-        let at = self.at(shape) + HEADER_BYTES as u64;
-        let mut head = [0u64; WORDS];
-        if self.words.load_words(at, &mut head).is_err() {
-            return false;
-        }
-        let tag = tag(key.hash);
-        let slot = (0..shape.slots).find(|slot| control_of(&head, HEAD_BYTES, *slot).tag() == tag);
-        if let Some(slot) = slot {
-            let from = at + (slots_at(HEAD_BYTES, shape.slots) + slot * shape.slot_bytes) as u64;
-            self.words.prefetch(from, shape.slot_bytes);
-        }
-        slot.is_some()
+        let likely = match shape.slots <= FEW_SLOTS {
+            true => self.seek::<FEW_WORDS>(shape, key),
+            false => self.seek::<MORE_WORDS>(shape, key),
+        };
+        matches!(likely, Ok(Some(_)))
     }
 
     /// Looks for a key in the bucket.
-    #[inline]
-    pub(super) fn look(&self, shape: &Shape, key: Key<'_>, found: &mut Found) -> Result<Bucket, AccessError> {
-        let bucket = Object {
-            words: self.words,
-            at: self.at(shape),
-            address: self.segment.bucket(self.index, shape).address,
-            incarnation: self.segment.incarnation,
-            start: HEAD_BYTES,
-            slots: shape.slots,
-        };
+    pub(super) fn look(&self, shape: &Shape, key: Key<'_>, found: &mut Found) -> Result<Bucket, Shut> {
         match shape.slots <= FEW_SLOTS {
-            true => bucket.look::<FEW_WORDS>(shape, key, found),
-            false => bucket.look::<MORE_WORDS>(shape, key, found),
+            true => self.look_at::<FEW_WORDS, HEAD_BYTES>(shape.slots, shape, key, found),
+            false => self.look_at::<MORE_WORDS, HEAD_BYTES>(shape.slots, shape, key, found),
         }
-    }
-
-    /// Looks for a key in the bucket's overflow block.
-    fn look_in_chain(
-        &self,
-        chain: Chain,
-        shape: &Shape,
-        key: Key<'_>,
-        found: &mut Found,
-    ) -> Result<Bucket, AccessError> {
-        let pointer = chain.pointer(self.segment.address, shape);
-        let block = Object {
-            words: self.words,
-            at: u64::from(chain.offset),
-            address: pointer.address,
-            incarnation: chain.incarnation,
-            start: 0,
-            slots: chain.slots,
-        };
-        block.look::<CHAIN_WORDS>(shape, key, found)
     }
 
     /// Looks for a key in its home, which this is, in the next bucket, and in the overflow block. What
     /// needs more than that is `Unsettled`.
     #[inline]
-    pub(super) fn look_around(
+    pub(super) fn look_around(&self, shape: &Shape, key: Key<'_>, found: &mut Found) -> Result<Looked, Shut> {
+        let looked = match shape.slots <= FEW_SLOTS {
+            true => self.look_around_by::<FEW_WORDS>(shape, key, found),
+            false => self.look_around_by::<MORE_WORDS>(shape, key, found),
+        };
+        match looked {
+            Err(Shut::Unsettled) => Ok(Looked::Unsettled),
+            Err(Shut::Stale) => Ok(Looked::Stale),
+            looked => looked,
+        }
+    }
+
+    fn look_around_by<const WORDS: usize>(
         &self,
         shape: &Shape,
         key: Key<'_>,
         found: &mut Found,
-    ) -> Result<Looked, AccessError> {
-        let (joint, chained) = match self.look(shape, key, found)? {
+    ) -> Result<Looked, Shut> {
+        match self.look_at::<WORDS, HEAD_BYTES>(shape.slots, shape, key, found)? {
+            Bucket::Found => Ok(Looked::Found),
+            Bucket::Outside(..) => Err(Shut::Unsettled),
+            Bucket::Not { forward, chain, .. } => {
+                self.look_further::<WORDS>(shape, key, found, forward, chain)
+            }
+        }
+    }
+
+    /// The rest of [`Self::look_around`], after the key was not in its home.
+    #[inline(never)]
+    fn look_further<const WORDS: usize>(
+        &self,
+        shape: &Shape,
+        key: Key<'_>,
+        found: &mut Found,
+        joint: u16,
+        chained: Option<Chain>,
+    ) -> Result<Looked, Shut> {
+        match self.next(shape).look_at::<WORDS, HEAD_BYTES>(shape.slots, shape, key, found)? {
             Bucket::Found => return Ok(Looked::Found),
-            Bucket::Stale => return Ok(Looked::Stale),
-            Bucket::Not { forward, chain, .. } => (forward, chain),
-            Bucket::Outside(..) | Bucket::Unsettled => return Ok(Looked::Unsettled),
-        };
-        match self.next().look(shape, key, found)? {
-            Bucket::Found => return Ok(Looked::Found),
-            Bucket::Stale => return Ok(Looked::Stale),
-            Bucket::Not { back, .. } if back == joint => {}
-            _ => return Ok(Looked::Unsettled),
+            Bucket::Not { back, .. } if back == joint || planted("joint_version_ignored") => {}
+            _ => return Err(Shut::Unsettled),
         }
         let Some(chain) = chained else { return Ok(Looked::Absent) };
-        Ok(match self.look_in_chain(chain, shape, key, found)? {
-            Bucket::Found => Looked::Found,
-            Bucket::Not { .. } => Looked::Absent,
+        let block = Self { at: u64::from(chain.offset), incarnation: chain.incarnation, ..*self };
+        match block.look_at::<CHAIN_WORDS, 0>(chain.slots, shape, key, found) {
+            Ok(Bucket::Found) => Ok(Looked::Found),
+            Ok(Bucket::Not { .. }) => Ok(Looked::Absent),
+            Err(Shut::Nowhere) => Err(Shut::Nowhere),
             // A block that is not there any more means that the bucket has changed.
-            _ => Looked::Unsettled,
-        })
+            _ => Err(Shut::Unsettled),
+        }
     }
-}
 
-/// A bucket or an overflow block.
-struct Object<'a> {
-    words: &'a Words,
-    /// Where its header is.
-    at: u64,
-    address: Address,
-    incarnation: u32,
-    /// Where its control words start, after the header.
-    start: usize,
-    slots: usize,
-}
-
-impl Object<'_> {
-    /// Looks for a key in its slots; `WORDS` are at least all between its header and them.
-    #[inline]
-    fn look<const WORDS: usize>(
+    /// Opens a bucket, and asks the CPU for the slot that probably holds the key, which
+    /// [`Self::take_likely`] is for, some time later; `None` if there is no such slot.
+    #[inline(always)]
+    pub(super) fn seek<const WORDS: usize>(
         &self,
         shape: &Shape,
         key: Key<'_>,
+    ) -> Result<Option<Likely>, Shut> {
+        let words = self.words.load_array(self.at)?;
+        let version = self.open(&words)?;
+        let tagged = tagged::<WORDS, HEAD_BYTES>(&words, shape.slots, tag(key.hash));
+        if tagged == 0 {
+            return Ok(None);
+        }
+        let slot = tagged.trailing_zeros();
+        let at = self.slot_at::<HEAD_BYTES>(shape.slots, slot, shape);
+        self.words.prefetch(at, shape.slot_bytes);
+        Ok(Some(Likely { version, at, control: control::<HEAD_BYTES>(&words, slot) }))
+    }
+
+    /// Takes what [`Self::seek`] saw; false if the key was not there after all.
+    #[inline(always)]
+    pub(super) fn take_likely(
+        &self,
+        likely: Likely,
+        shape: &Shape,
+        key: &Key<'_>,
         found: &mut Found,
-    ) -> Result<Bucket, AccessError> {
-        let Self { words, at, start, slots, .. } = *self;
-        // SYNC: Acquire, pairs with the Release store of an object's version: whoever sees the version
-        // sees all of its bytes.
-        let before = words.load_word(at, Ordering::Acquire)?;
-        // ORDER: Relaxed: the fence below orders it.
-        let meta = words.load_word(at + WORD_BYTES as u64, Ordering::Relaxed)?;
-        let mut head = [0u64; WORDS];
-        if WORDS == CHAIN_WORDS {
-            // Of any length: it may be the last thing in its region.
-            let long = (slots_at(start, slots) / 8).min(WORDS);
-            words.load_words(at + HEADER_BYTES as u64, &mut head[..long])?;
-        } else {
-            words.load_words(at + HEADER_BYTES as u64, &mut head)?;
-        }
-        let header = Header::from_words(before, meta);
-        if !header.allocated || header.incarnation != self.incarnation {
-            return Ok(Bucket::Stale);
-        }
-        if header.word.mode() == LockMode::Exclusive {
-            return Ok(Bucket::Unsettled);
-        }
-        let version = header.word.version();
-        // SYNC: Acquire, pairs with the Release fence after an object is closed: whoever saw a new byte
-        // sees, when it looks at the version again, that it is closed or newer.
-        let settled = || -> Result<bool, AccessError> {
-            fence(Ordering::Acquire);
-            // ORDER: Relaxed: the fence orders it.
-            let after = VersionWord(words.load_word(at, Ordering::Relaxed)?);
-            Ok(after.version() == version && after.mode() != LockMode::Exclusive)
+    ) -> Result<bool, Shut> {
+        Ok(matches!(self.take(likely, shape, key, found)?, Taken::Found))
+    }
+
+    /// Looks for a key in `slots` slots.
+    #[inline(always)]
+    fn look_at<const WORDS: usize, const START: usize>(
+        &self,
+        slots: usize,
+        shape: &Shape,
+        key: Key<'_>,
+        found: &mut Found,
+    ) -> Result<Bucket, Shut> {
+        let words = match START {
+            HEAD_BYTES => self.words.load_array(self.at)?,
+            _ => self.block_words::<WORDS, START>(slots)?,
         };
-        let tag = tag(key.hash);
-        for slot in 0..slots {
-            let control = control_of(&head, start, slot);
-            if control.tag() != tag || control.slot_bytes() > shape.slot_bytes {
-                continue;
-            }
-            let from = at + (HEADER_BYTES + slots_at(start, slots) + slot * shape.slot_bytes) as u64;
-            let bytes = control.slot_bytes().next_multiple_of(8);
-            // Most slots are short, and clearing what is not needed takes time.
-            let (mut short, mut long);
-            let into = if bytes <= LINE_BYTES {
-                short = [0; LINE_BYTES];
-                &mut short[..bytes]
-            } else {
-                long = [0; SLOT_BYTES_MAX];
-                &mut long[..bytes]
-            };
-            words.load(from, into)?;
-            match Entry::parse(control, into) {
-                Some(Entry::Inline { key: stored, value, expires }) if stored == key.bytes => {
-                    if !settled()? {
-                        return Ok(Bucket::Unsettled);
-                    }
-                    found.value.clear();
-                    found.value.extend_from_slice(value);
-                    found.expires = expires;
-                    found.version = entry_version(self.address, version, control);
-                    return Ok(Bucket::Found);
-                }
-                Some(Entry::Outside { pointer, hash }) if hash == key.hash => {
-                    return Ok(match settled()? {
-                        true => Bucket::Outside(pointer, entry_version(self.address, version, control)),
-                        false => Bucket::Unsettled,
-                    });
-                }
-                _ => {}
+        let version = self.open(&words)?;
+        let mut tagged = tagged::<WORDS, START>(&words, slots, tag(key.hash));
+        while tagged != 0 {
+            let slot = tagged.trailing_zeros();
+            tagged &= tagged - 1;
+            let at = self.slot_at::<START>(slots, slot, shape);
+            let likely = Likely { version, at, control: control::<START>(&words, slot) };
+            match self.take(likely, shape, &key, found)? {
+                Taken::Found => return Ok(Bucket::Found),
+                Taken::Outside(pointer, version) => return Ok(Bucket::Outside(pointer, version)),
+                Taken::Other => {}
             }
         }
-        if !settled()? {
-            return Ok(Bucket::Unsettled);
-        }
+        self.still(version)?;
         // An overflow block has neither.
-        let (joints, rest) = match start {
-            HEAD_BYTES => (head[0], head[1]),
+        let (joints, rest) = match START {
+            HEAD_BYTES => (words[HEADER_BYTES / WORD_BYTES], words[HEADER_BYTES / WORD_BYTES + 1]),
             _ => (0, 0),
         };
-        let chain = joints >> 32 | rest << 32;
         Ok(Bucket::Not {
             back: joints as u16,
             forward: (joints >> 16) as u16,
-            chain: bucket::Chain::from_bits(chain),
+            chain: bucket::Chain::from_bits(joints >> 32 | rest << 32),
         })
+    }
+
+    /// Header and control words of an overflow block. It may be the last thing in its region, so that no
+    /// more than that is read.
+    fn block_words<const WORDS: usize, const START: usize>(
+        &self,
+        slots: usize,
+    ) -> Result<[u64; WORDS], Shut> {
+        let mut words = [0; WORDS];
+        let all = ((HEADER_BYTES + slots_at(START, slots)) / WORD_BYTES).clamp(1, WORDS);
+        // SYNC: Acquire, as in `load_array`: the version comes first.
+        words[0] = self.words.load_word(self.at, Ordering::Acquire)?;
+        self.words.load_words(self.at + WORD_BYTES as u64, &mut words[1..all])?;
+        Ok(words)
+    }
+
+    /// Judges the first words of an object, its header; gives the version.
+    #[inline(always)]
+    fn open(&self, words: &[u64]) -> Result<u64, Shut> {
+        let header = Header::from_words(words[0], words[1]);
+        if !header.allocated || header.incarnation != self.incarnation {
+            return Err(Shut::Stale);
+        }
+        if header.word.mode() == LockMode::Exclusive {
+            return Err(Shut::Unsettled);
+        }
+        Ok(header.word.version())
+    }
+
+    /// Whether everything that was read since the object was opened is of that version.
+    #[inline(always)]
+    fn still(&self, version: u64) -> Result<(), Shut> {
+        // SYNC: Acquire, pairs with the Release fence after an object is closed: whoever saw a new byte
+        // sees, when it looks at the version again, that it is closed or newer.
+        fence(Ordering::Acquire);
+        // ORDER: Relaxed: the fence orders it.
+        let after = VersionWord(self.words.load_word(self.at, Ordering::Relaxed)?);
+        match after.version() == version && after.mode() != LockMode::Exclusive {
+            true => Ok(()),
+            false if planted("bucket_not_looked_at_again") => Ok(()),
+            false => Err(Shut::Unsettled),
+        }
+    }
+
+    #[inline(always)]
+    fn slot_at<const START: usize>(&self, slots: usize, slot: u32, shape: &Shape) -> u64 {
+        self.at + (HEADER_BYTES + slots_at(START, slots) + slot as usize * shape.slot_bytes) as u64
+    }
+
+    /// Takes a slot's entry if it is the key's and nothing has changed since the object was opened.
+    #[inline(always)]
+    fn take(&self, likely: Likely, shape: &Shape, key: &Key<'_>, found: &mut Found) -> Result<Taken, Shut> {
+        let Likely { version, at: from, control } = likely;
+        // Words of two versions may say anything.
+        if control.slot_bytes() > shape.slot_bytes {
+            return Ok(Taken::Other);
+        }
+        if control.is_outside() {
+            return self.take_outside(likely, key.hash);
+        }
+        let key_at = from + control.key_at() as u64;
+        if control.key_bytes() != key.bytes.len() || !self.words.holds(key_at, key.bytes)? {
+            return Ok(Taken::Other);
+        }
+        // It mostly is as long as what was there before.
+        if found.value.len() != control.value_bytes() {
+            found.value.resize(control.value_bytes(), 0);
+        }
+        self.words.load(key_at + key.bytes.len() as u64, &mut found.value)?;
+        found.expires = match control.has_expiry() {
+            // ORDER: Relaxed: the look at the version below orders it.
+            true => self.words.load_word(from, Ordering::Relaxed)?,
+            false => 0,
+        };
+        self.still(version)?;
+        found.version = entry_version(self.address(), version, control);
+        Ok(Taken::Found)
+    }
+
+    #[inline(never)]
+    fn take_outside(&self, likely: Likely, wanted: u64) -> Result<Taken, Shut> {
+        let mut slot = [0; OUTSIDE_SLOT_BYTES];
+        self.words.load(likely.at, &mut slot)?;
+        match Entry::parse(likely.control, &slot) {
+            Some(Entry::Outside { pointer, hash }) if hash == wanted => {
+                self.still(likely.version)?;
+                let version = entry_version(self.address(), likely.version, likely.control);
+                Ok(Taken::Outside(pointer, version))
+            }
+            _ => Ok(Taken::Other),
+        }
     }
 }
 
-/// The control word of a slot, out of the words of a bucket's body.
-#[inline]
-pub(super) fn control_of(body: &[u64], start: usize, slot: usize) -> Control {
-    let at = start + slot * CONTROL_BYTES;
-    Control((body[at / 8] >> (at % 8 * 8)) as u32)
+/// The control word of a slot, out of the words of an object.
+#[inline(always)]
+pub(super) fn control<const START: usize>(words: &[u64], slot: u32) -> Control {
+    let at = HEADER_BYTES + START + slot as usize * CONTROL_BYTES;
+    Control((words[at / WORD_BYTES] >> (at % WORD_BYTES * 8)) as u32)
+}
+
+/// The slots whose tag is this one, a bit for each.
+#[inline(always)]
+fn tagged<const WORDS: usize, const START: usize>(words: &[u64; WORDS], slots: usize, tag: u8) -> u32 {
+    // Of a fixed number, so that it is no loop; what is too much is no slot.
+    let most = ((WORDS * WORD_BYTES - HEADER_BYTES - START) / CONTROL_BYTES) as u32;
+    let one = |slot| u32::from(control::<START>(words, slot).tag() == tag) << slot;
+    (0..most).fold(0, |all, slot| all | one(slot)) & ((1 << slots) - 1)
 }

@@ -9,7 +9,9 @@
 
 use super::bucket::{self, Entry, OUTSIDE_HEAD_BYTES, Outside, Slots, entry_version, tag};
 use super::directory::{Directory, Excerpt, Segment};
-use super::in_place::{Bucket, Place, SLOT_BYTES_MAX, SLOTS_MAX};
+use super::in_place::{
+    Bucket, FEW_SLOTS, FEW_WORDS, Likely, MORE_WORDS, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut,
+};
 use super::shape::Shape;
 use crate::client::memory::{Memory, Unreadable};
 use crate::key::{Found, Key, Looked};
@@ -17,7 +19,6 @@ use crate::node::Part;
 use crate::options::TableOptions;
 use crate::wire::Malformed;
 use barn_fabric::Words;
-use barn_fabric::region::AccessError;
 use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
 use barn_layout::{Address, RegionId, planted};
@@ -30,8 +31,20 @@ pub struct Roots {
     directory: Directory<Segment>,
 }
 
-fn nowhere(_: AccessError) -> Unreadable {
-    Unreadable::Nowhere
+/// Keys that are looked up together: as many as keep the memory busy, and few enough to stay in the
+/// nearest cache.
+const GROUP: usize = 32;
+
+/// Places of a directory that counts as small: 1.5 MiB.
+const SMALL_PLACES_MAX: usize = 1 << 16;
+
+/// What a look that came to nothing means.
+fn shut(shut: Shut) -> Result<Looked, Unreadable> {
+    match shut {
+        Shut::Unsettled => Ok(Looked::Unsettled),
+        Shut::Stale => Ok(Looked::Stale),
+        Shut::Nowhere => Err(Unreadable::Nowhere),
+    }
 }
 
 impl Roots {
@@ -65,12 +78,19 @@ impl Roots {
         regions
     }
 
+    /// Whether they are short enough to be kept by every thread that has used them: those of 16 GiB are.
+    pub fn is_small(&self) -> bool {
+        self.directory.places().len() <= SMALL_PLACES_MAX
+    }
+
     pub(super) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    pub(super) fn segment(&self, key: Key<'_>) -> Option<Segment> {
-        Some(self.directory.get(key.hash)).filter(|segment| segment.address.to_bits() != 0)
+    #[inline]
+    pub(super) fn segment(&self, key: Key<'_>) -> Option<&Segment> {
+        let segment = &self.directory.places()[self.directory.place(key.hash)];
+        Some(segment).filter(|segment| segment.address.to_bits() != 0)
     }
 
     /// Looks a key up in the shard's memory. Adds the READs that it made to `reads`.
@@ -81,7 +101,7 @@ impl Roots {
         found: &mut Found,
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
-        let Some(segment) = self.segment(key) else { return Ok(Looked::Stale) };
+        let Some(segment) = self.segment(key).copied() else { return Ok(Looked::Stale) };
         let region = segment.address.region();
         let looked = match memory.mapped(region) {
             Some(words) => {
@@ -94,25 +114,23 @@ impl Roots {
         Ok(looked)
     }
 
-    /// Looks a key up in mapped memory without a future. What needs more than a look at its two buckets
-    /// and their overflow block is `Unsettled`, or `Stale`: [`Roots::lookup`] is for those.
+    /// Looks a key up in mapped memory without a future; gives the region, too, in which it looked, as
+    /// nothing may be concluded before that is believed. `None` if the memory is not mapped. What needs more
+    /// than a look at its two buckets and their overflow block is `Unsettled`, or `Stale`:
+    /// [`Roots::lookup`] is for those.
     #[inline]
-    pub(crate) fn look_mapped<M: Memory>(
+    pub(crate) fn look_mapped<'m>(
         &self,
-        memory: &M,
+        mapped: impl FnOnce(RegionId) -> Option<&'m Words>,
         key: Key<'_>,
         found: &mut Found,
-        reads: &mut u32,
-    ) -> Result<Looked, Unreadable> {
-        let Some(segment) = self.segment(key) else { return Ok(Looked::Stale) };
+    ) -> Option<(Looked, RegionId)> {
+        let segment = self.segment(key)?;
         let region = segment.address.region();
-        let words = memory.mapped(region).ok_or(Unreadable::Closed(region))?;
-        let home = Place { words, segment, index: self.shape.home(key.hash, segment.seed) };
+        let home = self.shape.home(key.hash, segment.seed);
+        let home = Place::new(mapped(region)?, segment, home, &self.shape);
         home.prefetch_all(&self.shape);
-        *reads += 1;
-        let looked = home.look_around(&self.shape, key, found).map_err(nowhere)?;
-        memory.believe(region)?;
-        Ok(looked)
+        Some((home.look_around(&self.shape, key, found).ok()?, region))
     }
 
     async fn look_in_place<M: Memory + Sync>(
@@ -126,13 +144,14 @@ impl Roots {
     ) -> Result<Looked, Unreadable> {
         let home = self.shape.home(key.hash, segment.seed);
         let (mut joint, mut chained) = (0, None);
-        Place { words, segment, index: home }.prefetch_all(&self.shape);
+        Place::new(words, &segment, home, &self.shape).prefetch_all(&self.shape);
         for index in [home, home + 1] {
-            let place = Place { words, segment, index };
-            match place.look(&self.shape, key, found).map_err(nowhere)? {
+            let bucket = match Place::new(words, &segment, index, &self.shape).look(&self.shape, key, found) {
+                Ok(bucket) => bucket,
+                Err(nothing) => return shut(nothing),
+            };
+            match bucket {
                 Bucket::Found => return Ok(Looked::Found),
-                Bucket::Unsettled => return Ok(Looked::Unsettled),
-                Bucket::Stale => return Ok(Looked::Stale),
                 Bucket::Outside(pointer, version) => {
                     match self.outside(memory, pointer, key, found, reads).await? {
                         Looked::Found => {
@@ -307,56 +326,106 @@ impl Roots {
         looked: &mut [Looked],
         reads: &mut u64,
     ) -> Result<(), Unreadable> {
-        const GROUP: usize = 32;
+        *reads += keys.len() as u64;
+        let closed = Unreadable::Closed;
+        match self.look_many_mapped(|region| memory.mapped(region).ok_or(region), keys, found, looked) {
+            Ok(read) => read.map_or(Ok(()), |region| memory.believe(region)),
+            Err(Some(region)) => Err(closed(region)),
+            Err(None) => Err(Unreadable::Nowhere),
+        }
+    }
+
+    /// As [`Self::look_mapped`], of many keys. Fails with the region that is not mapped, or with none where
+    /// there is no such memory.
+    #[inline]
+    pub(crate) fn look_many_mapped<'m>(
+        &self,
+        mapped: impl Fn(RegionId) -> Result<&'m Words, RegionId>,
+        keys: &[Key<'_>],
+        found: &mut [Found],
+        looked: &mut [Looked],
+    ) -> Result<Option<RegionId>, Option<RegionId>> {
         // All of a shard's regions are one node's, so that one of them speaks for all.
         let mut read = None;
-        for (group, keys) in keys.chunks(GROUP).enumerate() {
-            let start = group * GROUP;
-            let mut places = [None; GROUP];
-            let mut last: Option<(RegionId, &Words)> = None;
-            for (place, key) in places.iter_mut().zip(keys) {
-                let Some(segment) = self.segment(*key) else { continue };
-                let region = segment.address.region();
-                let words = match last.filter(|(known, _)| *known == region) {
-                    Some((_, words)) => words,
-                    None => {
-                        let words = memory.mapped(region).ok_or(Unreadable::Closed(region))?;
-                        read = Some(region);
-                        last = Some((region, words));
-                        words
-                    }
-                };
-                let home = self.shape.home(key.hash, segment.seed);
-                let home = Place { words, segment, index: home };
-                home.prefetch(&self.shape);
-                *place = Some(home);
+        let groups = keys.chunks(GROUP).zip(found.chunks_mut(GROUP)).zip(looked.chunks_mut(GROUP));
+        for ((keys, found), looked) in groups {
+            read = match self.shape.slots <= FEW_SLOTS {
+                true => self.look_group::<FEW_WORDS>(&mapped, keys, found, looked)?,
+                false => self.look_group::<MORE_WORDS>(&mapped, keys, found, looked)?,
             }
-            let mut elsewhere = 0u64;
-            for (at, (place, key)) in places.iter().zip(keys).enumerate() {
-                if let Some(home) = place
-                    && !home.prefetch_slot(&self.shape, *key)
-                {
-                    home.next().prefetch(&self.shape);
-                    elsewhere |= 1 << at;
+            .or(read);
+        }
+        Ok(read)
+    }
+
+    /// Looks up to [`GROUP`] keys up, step by step: all buckets are asked for, then all are opened and
+    /// their slots asked for, then all are taken. Gives a region that was read.
+    #[inline]
+    fn look_group<'m, const WORDS: usize>(
+        &self,
+        mapped: &impl Fn(RegionId) -> Result<&'m Words, RegionId>,
+        keys: &[Key<'_>],
+        found: &mut [Found],
+        looked: &mut [Looked],
+    ) -> Result<Option<RegionId>, Option<RegionId>> {
+        let shape = &self.shape;
+        // By number, not side by side: each of the loops is short, and begins often.
+        let count = keys.len().min(GROUP).min(found.len()).min(looked.len());
+        let mut places: [Option<Place<'_>>; GROUP] = [None; GROUP];
+        let mut last: Option<(RegionId, &Words)> = None;
+        for at in 0..count {
+            let key = &keys[at];
+            let Some(segment) = self.segment(*key) else { continue };
+            let region = segment.address.region();
+            let words = match last {
+                Some((known, words)) if known == region => words,
+                _ => mapped(region).map_err(Some)?,
+            };
+            last = Some((region, words));
+            let home = Place::new(words, segment, shape.home(key.hash, segment.seed), shape);
+            home.prefetch(shape);
+            places[at] = Some(home);
+        }
+        // A bit for each key: whether it is looked for in the bucket after its home.
+        let mut next = 0u64;
+        let mut likely = [Likely::default(); GROUP];
+        for at in 0..count {
+            let Some(home) = &mut places[at] else { continue };
+            match home.seek::<WORDS>(shape, keys[at]) {
+                Ok(Some(there)) => likely[at] = there,
+                Ok(None) => {
+                    *home = home.next(shape);
+                    home.prefetch(shape);
+                    next |= 1 << at;
                 }
-            }
-            while elsewhere != 0 {
-                let at = elsewhere.trailing_zeros() as usize;
-                elsewhere &= elsewhere - 1;
-                if let Some(home) = places[at] {
-                    home.next().prefetch_slot(&self.shape, keys[at]);
-                }
-            }
-            for (at, (place, key)) in places.iter().zip(keys).enumerate() {
-                let looked = &mut looked[start + at];
-                let found = &mut found[start + at];
-                *reads += 1;
-                *looked = match place {
-                    Some(home) => home.look_around(&self.shape, *key, found).map_err(nowhere)?,
-                    None => Looked::Stale,
-                };
+                // It is not known to be anywhere.
+                Err(_) => {}
             }
         }
-        read.map_or(Ok(()), |region| memory.believe(region))
+        let mut left = next;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if let Some(place) = &places[at]
+                && let Ok(Some(there)) = place.seek::<WORDS>(shape, keys[at])
+            {
+                likely[at] = there;
+            }
+        }
+        for at in 0..count {
+            let Some(place) = &places[at] else {
+                looked[at] = Looked::Stale;
+                continue;
+            };
+            let (key, found) = (&keys[at], &mut found[at]);
+            if likely[at].is_somewhere() && place.take_likely(likely[at], shape, key, found) == Ok(true) {
+                looked[at] = Looked::Found;
+                continue;
+            }
+            // In neither of the two at first sight, or a writer was there: the rules decide.
+            let home = if next >> at & 1 == 1 { place.previous(shape) } else { *place };
+            looked[at] = home.look_around(shape, *key, found).map_err(|_| None)?;
+        }
+        Ok(last.map(|(region, _)| region))
     }
 }

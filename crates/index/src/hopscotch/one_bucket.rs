@@ -11,7 +11,7 @@ use super::bucket::{
 };
 use super::change::Effect;
 use super::directory::Segment;
-use super::in_place::{SLOTS_MAX, control_of};
+use super::in_place::{SLOTS_MAX, control};
 use super::shape::Shape;
 use crate::key::{Found, Key};
 use crate::node::Decision;
@@ -82,7 +82,7 @@ impl Head {
 
     #[inline]
     fn control(&self, slot: usize) -> Control {
-        control_of(&self.0[HEADER_WORDS..], HEAD_BYTES, slot)
+        control::<HEAD_BYTES>(&self.0, slot as u32)
     }
 
     #[inline]

@@ -124,7 +124,7 @@ impl Owner {
     #[inline]
     fn home<'a>(&self, heap: &'a Heap, segment: Segment, key: Key<'_>) -> Option<Place<'a>> {
         let words = heap.words(segment.address.region())?;
-        Some(Place { words, segment, index: self.shape.home(key.hash, segment.seed) })
+        Some(Place::new(words, &segment, self.shape.home(key.hash, segment.seed), &self.shape))
     }
 
     /// Makes the segment of a place that has none.
@@ -523,7 +523,7 @@ impl Shard for Owner {
             && let Some(home) = self.home(heap, known.segment, key)
             && !home.prefetch_slot(&self.shape, key)
         {
-            home.next().prefetch_all(&self.shape);
+            home.next(&self.shape).prefetch_all(&self.shape);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Owner and reader together, over a heap's own memory.
 
+mod direct;
 mod joint;
 mod one_bucket;
 mod restart;
@@ -143,6 +144,8 @@ fn a_table_does_what_a_map_does() {
         assert_eq!(stats.memory_bytes, tables.slot_bytes + tables.reserved_bytes, "memory is accounted for");
 
         let roots = world.roots();
+        let keys = (0..6000u64).map(|number| format!("key-{number}").into_bytes());
+        direct::compare(&world, &roots, &keys.collect::<Vec<_>>());
         let far = Far(&world.memory);
         for number in 0..6000u64 {
             let key = match number % 50 {
@@ -264,21 +267,25 @@ fn racing_readers_miss_nothing_and_see_nothing_torn() {
     let done = Arc::new(AtomicBool::new(false));
     let looks = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for far in [false, true] {
+        for way in 0..4 {
             let (done, looks) = (done.clone(), looks.clone());
             let (roots, seed) = (world.roots(), world.options.seed);
             let memory = HeapMemory(world.memory.0.clone());
             let steady = &steady;
             scope.spawn(move || {
-                let mut at = 0;
+                let (mut at, mut found) = (0, Found::default());
+                let mut batch = direct::Batch::default();
                 // ORDER: Relaxed: a flag and a counter that stand alone.
                 while !done.load(Ordering::Relaxed) {
                     at = (at + 1) % steady.len();
                     let key = Key::new(seed, &steady[at]);
-                    let mut found = Found::default();
-                    let looked = match far {
-                        true => block_on(roots.lookup(&Far(&memory), key, &mut found, &mut 0)),
-                        false => block_on(roots.lookup(&memory, key, &mut found, &mut 0)),
+                    let looked = match way {
+                        0 => block_on(roots.lookup(&Far(&memory), key, &mut found, &mut 0)),
+                        1 => block_on(roots.lookup(&memory, key, &mut found, &mut 0)),
+                        2 => {
+                            Ok(roots.look_mapped(|region| memory.mapped(region), key, &mut found).unwrap().0)
+                        }
+                        _ => Ok(batch.next(&roots, &memory, seed, steady, &mut found)),
                     };
                     match looked.unwrap() {
                         Looked::Found => {

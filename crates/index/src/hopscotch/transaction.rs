@@ -89,7 +89,7 @@ impl Roots {
         key: Key<'_>,
         found: &mut Found,
     ) -> Result<bool, NotDone> {
-        let segment = self.segment(key).ok_or(NotDone::Stale)?;
+        let segment = *self.segment(key).ok_or(NotDone::Stale)?;
         let mut store = Within(transaction, self.shape().purpose);
         Work::new(&mut store, segment, self.shape(), seed).get(key, found).await.map_err(not_done)
     }
@@ -102,7 +102,7 @@ impl Roots {
         key: Key<'_>,
         decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
     ) -> Result<u64, NotDone> {
-        let segment = self.segment(key).ok_or(NotDone::Stale)?;
+        let segment = *self.segment(key).ok_or(NotDone::Stale)?;
         let mut store = Within(transaction, self.shape().purpose);
         let work = Work::new(&mut store, segment, self.shape(), seed);
         work.change(key, decide).await.map(|effect| effect.version).map_err(not_done)

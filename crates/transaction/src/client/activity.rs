@@ -36,6 +36,7 @@ pub(crate) struct Guard {
 
 impl Activity {
     /// An operation begins. It ends with [`Self::leave`].
+    #[inline]
     pub(crate) fn enter(&self) -> Guard {
         loop {
             // ORDER: Relaxed: a guess, which is looked at again.
@@ -56,6 +57,7 @@ impl Activity {
     }
 
     /// An operation ends.
+    #[inline]
     pub(crate) fn leave(&self, guard: &Guard) {
         let count = &self.counts[(guard.generation % COUNTERS) as usize];
         // SYNC: Release, pairs with the Acquire load in `is_quiet`: its reads are over.
@@ -98,6 +100,7 @@ impl Activity {
     }
 
     /// Whether an operation is too old to use what it reads.
+    #[inline]
     pub(crate) fn is_doomed(&self, guard: &Guard) -> bool {
         // SYNC: Acquire, pairs with `doom_before`: looked at after the bytes were read.
         guard.generation < self.oldest.load(Ordering::Acquire)

@@ -57,12 +57,14 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
+    #[inline]
     pub(crate) fn start(inner: &'a Inner) -> Self {
         Self { inner, guard: inner.activity.enter() }
     }
 }
 
 impl Drop for Operation<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.inner.activity.leave(&self.guard);
     }

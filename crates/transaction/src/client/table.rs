@@ -76,11 +76,18 @@ impl Table {
 
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<&Arc<RegionLink>> {
+        // Most sessions read a region or two.
+        if let Some((known, link)) = self.regions.first()
+            && *known == region
+        {
+            return Some(link);
+        }
         let at = self.regions.binary_search_by_key(&region, |(known, _)| *known).ok()?;
         Some(&self.regions[at].1)
     }
 
     /// Whether READs are loads.
+    #[inline]
     pub(crate) fn regions_are_mapped(&self) -> bool {
         self.regions.first().is_some_and(|(_, link)| link.remote.mapped().is_some())
     }
