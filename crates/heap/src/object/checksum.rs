@@ -21,12 +21,12 @@ const SHORT_BYTES: usize = 128;
 /// (the header's second word) and `body`.
 #[inline]
 pub fn checksum(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
-    match body.len() {
-        ..=SHORT_BYTES => checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + SHORT_BYTES]),
-        ..=TOGETHER_BYTES => {
-            checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + TOGETHER_BYTES])
-        }
-        _ => checksum_long(address, version, meta, body),
+    if body.len() <= SHORT_BYTES {
+        checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + SHORT_BYTES])
+    } else if body.len() <= TOGETHER_BYTES {
+        checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + TOGETHER_BYTES])
+    } else {
+        checksum_long(address, version, meta, body)
     }
 }
 
