@@ -219,36 +219,42 @@ enum Stage {
 }
 
 impl Operation<'_> {
+    /// Polls it; `of` makes a result of what a word held, which is 0 where there was none.
     #[inline(always)]
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, OperationError>> {
-        let Place::Mapped { words, .. } = &self.region.place else { return self.poll_posted(cx) };
-        if matches!(self.stage, Stage::New) && drive::interleaved() && matches!(self.verb, Verb::Read { .. })
-        {
-            // Out of bounds is found below, at the next poll; a prefetch is only advice.
-            words.prefetch(self.verb.offset(), self.verb.bytes());
-            self.stage = Stage::Fetching;
-            return Poll::Pending;
+    fn poll<T>(&mut self, cx: &mut Context<'_>, of: impl Fn(u64) -> T) -> Poll<Result<T, OperationError>> {
+        let Place::Mapped { words, .. } = &self.region.place else {
+            return self.poll_posted(cx).map(|done| done.map(of));
+        };
+        // Apart from the others, which ask at every step what they are: this is the way of most.
+        if let Verb::Read { offset, into } = &mut self.verb {
+            if matches!(self.stage, Stage::New) && drive::interleaved() {
+                // Out of bounds is found below, at the next poll; a prefetch is only advice.
+                words.prefetch(*offset, into.len());
+                self.stage = Stage::Fetching;
+                return Poll::Pending;
+            }
+            let read = read_mapped(self.region, *offset, into);
+            self.stage = Stage::Finished;
+            return Poll::Ready(read.map(|()| of(0)));
         }
         self.stage = Stage::Finished;
-        Poll::Ready(self.execute_mapped())
+        Poll::Ready(self.execute_mapped().map(of))
     }
 
     /// Carries it out where the region is mapped here: loads and stores, nobody is asked.
     #[inline(always)]
     fn execute_mapped(&mut self) -> Result<u64, OperationError> {
+        if let Verb::Read { offset, into } = &mut self.verb {
+            return read_mapped(self.region, *offset, into).map(|()| 0);
+        }
         let Place::Mapped { words, grants, grant, open } = &self.region.place else {
             return Err(OperationError::BadKey);
         };
         self.verb.check(self.region.rights, self.region.bytes)?;
-        if self.verb.changes() {
-            // What has ended before it began leaves the bytes as they are.
-            check_standing(grants, *grant, open)?;
-        }
-        let done = self.verb.execute(words)?;
-        // SYNC: pairs with the fence in `Standing::end`: bytes that were stored after the grant
-        // ended are never taken for the grant's.
-        fence(Ordering::Acquire);
+        // What has ended before it began leaves the bytes as they are.
         check_standing(grants, *grant, open)?;
+        let done = self.verb.execute(words)?;
+        check_standing_after(grants, *grant, open)?;
         Ok(done)
     }
 
@@ -295,6 +301,26 @@ impl Operation<'_> {
     }
 }
 
+/// A READ where the region is mapped here.
+#[inline(always)]
+fn read_mapped(region: &RemoteRegion, offset: u64, into: &mut [u8]) -> Result<(), OperationError> {
+    let Place::Mapped { words, grants, grant, open } = &region.place else {
+        return Err(OperationError::BadKey);
+    };
+    check_range(Rights::READ, region.rights, offset, into.len(), region.bytes)?;
+    words.load(offset, into)?;
+    check_standing_after(grants, *grant, open)
+}
+
+/// Whether the node is there and the grant stands, after bytes were loaded or stored.
+#[inline(always)]
+fn check_standing_after(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
+    // SYNC: Acquire, pairs with the fence in `Standing::end`: bytes that were stored after the grant
+    // ended are never taken for the grant's.
+    fence(Ordering::Acquire);
+    check_standing(grants, grant, open)
+}
+
 /// Whether the node is there and the grant stands.
 #[inline(always)]
 pub(crate) fn check_standing(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
@@ -329,7 +355,7 @@ impl Future for Transfer<'_> {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx).map(|result| result.map(|_| ()))
+        self.0.poll(cx, |_| ())
     }
 }
 
@@ -356,7 +382,7 @@ impl Future for Atomic<'_> {
     type Output = Result<u64, OperationError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx)
+        self.0.poll(cx, |held| held)
     }
 }
 
@@ -416,8 +442,8 @@ impl Future for Batch<'_> {
                     if matches!(operation.stage, Stage::Finished) {
                         continue;
                     }
-                    match operation.poll(cx) {
-                        Poll::Ready(Ok(_)) => {}
+                    match operation.poll(cx, |_| ()) {
+                        Poll::Ready(Ok(())) => {}
                         Poll::Ready(Err(error)) => return Err(error),
                         Poll::Pending => pending = true,
                     }

@@ -48,12 +48,6 @@ impl Verb<'_> {
         }
     }
 
-    /// Whether it changes bytes.
-    #[inline(always)]
-    pub(crate) fn changes(&self) -> bool {
-        !matches!(self, Self::Read { .. })
-    }
-
     /// What a node's or a device's answer means; of a READ's, `placed` bytes are in place.
     #[inline]
     pub(crate) fn answered(

@@ -490,8 +490,9 @@ impl Words {
                 line += LINE_BYTES;
                 fetch(line);
             }
-            // Where it ends: mostly the next line, sometimes the same.
-            fetch(last);
+            if last / LINE_BYTES != line / LINE_BYTES {
+                fetch(last);
+            }
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = (offset, bytes, LINE_BYTES);

@@ -17,8 +17,11 @@ pub use checksum::checksum;
 pub(crate) use checksum::{PREFIX_BYTES, checksum_behind};
 pub use inspect::{Confirmation, Seen, View, inspect, read_bytes};
 
+#[cfg(not(loom))]
 use crate::error::ObjectError;
-use barn_layout::object::{ALLOCATED, LockMode, ObjectHeader, VersionWord};
+#[cfg(not(loom))]
+use barn_layout::object::LockMode;
+use barn_layout::object::{ALLOCATED, ObjectHeader, VersionWord};
 
 /// Bytes before an object's own.
 pub const HEADER_BYTES: usize = ObjectHeader::BYTES;
@@ -53,6 +56,7 @@ impl Header {
     }
 
     /// Whether there is an object of this incarnation that nobody holds, and that has this version.
+    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn is_free_to_change(&self, version: u64, incarnation: u32) -> Result<(), ObjectError> {
         if !self.allocated || self.incarnation != incarnation {
