@@ -103,6 +103,11 @@ now() {
     echo "${up%.*}${up#*.}0"
 }
 killed() { awk '/^oom_kill / {print $2}' /proc/vmstat; }
+# Whether no process of a session lives, whatever its name says.
+over() {
+    awk -v session="$1" '{ sub(/^.*[)] /, ""); if ($1 != "Z" && $4 == session) lives = 1 } END { exit lives }' \
+        /proc/[0-9]*/stat 2>/dev/null
+}
 
 while read -r name limit port; do
     say begin "$name"
@@ -116,6 +121,12 @@ while read -r name limit port; do
     wait $job
     code=$?
     kill -KILL -$watch $watch -$job 2>/dev/null
+    # A node takes a while to die: until then nobody else can listen where it does.
+    looks=0
+    while [ $looks -lt 100 ] && ! over $job; do
+        sleep 0.1
+        looks=$((looks + 1))
+    done
     late=0
     [ -e "/tmp/late.$name" ] && late=1
     say end "$name" code=$code milliseconds=$(($(now) - began)) late=$late killed=$(($(killed) - killed_before))
