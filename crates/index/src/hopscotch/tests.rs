@@ -329,6 +329,7 @@ fn roots_of_any_bytes_are_taken_or_refused() {
     let world = World::new(small(), 64);
     let good = world.owner.roots(&world.heap, &[]);
     let mut random = Seeded::new(3);
+    let mut taken = 0;
     for _ in 0..20_000 {
         let mut bytes = good.clone();
         for _ in 0..=random.below(4) {
@@ -340,6 +341,8 @@ fn roots_of_any_bytes_are_taken_or_refused() {
             // Whatever they say, a lookup ends.
             let mut found = Found::default();
             let _ = block_on(roots.lookup(&world.memory, world.key(b"key"), &mut found, &mut 0));
+            taken += 1;
         }
     }
+    assert!((1..20_000).contains(&taken), "{taken} of 20,000 were taken: not both ways were tried");
 }

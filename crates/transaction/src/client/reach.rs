@@ -81,11 +81,6 @@ pub struct Waits<'a> {
 }
 
 impl Waits<'_> {
-    /// How much time the operation had when it began.
-    pub fn whole(&self) -> Duration {
-        self.client.deadline
-    }
-
     /// How much time the operation has left.
     pub fn left(&self) -> Duration {
         self.backoff.left(self.client.inner.now())
