@@ -4,6 +4,7 @@
 //! asked for, and is whole (Pilaf section 3.1: what is read without a lock proves itself). A frame
 //! that a recycled file still holds has another key.
 
+use crate::aligned::Aligned;
 use barn_layout::log::{FRAME_MAGIC, LOG_UNIT_BYTES, LogFrame};
 use barn_layout::planted;
 use zerocopy::little_endian::{U32, U64};
@@ -20,28 +21,72 @@ pub(crate) fn checksum(head: &[u8], body: &[u8]) -> u64 {
     digest.finalize()
 }
 
-/// Memory for writes past the page cache: it begins at a multiple of the unit.
+/// Memory that grew longer than this for one batch is given back.
+pub(crate) const KEPT_BYTES_MAX: usize = 32 << 20;
+
+/// Records, with room for a frame's header before them and for its padding behind: what is appended here is
+/// written from here.
 #[derive(Debug, Default)]
-pub(crate) struct Buffer {
-    memory: Vec<u8>,
-    skip: usize,
+pub(crate) struct Batch {
+    memory: Aligned,
     bytes: usize,
+    records: u32,
 }
 
-impl Buffer {
-    /// `head`, `body`, and zeros up to a multiple of the unit.
-    pub(crate) fn fill(&mut self, head: &[u8], body: &[u8]) -> &[u8] {
-        self.bytes = (head.len() + body.len()).next_multiple_of(LOG_UNIT_BYTES);
-        if self.memory.len() < self.bytes + LOG_UNIT_BYTES {
-            self.memory.resize(self.bytes + LOG_UNIT_BYTES, 0);
+impl Batch {
+    /// How long all records are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// How many records there are.
+    pub(crate) fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// All records.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.get(LogFrame::BYTES..LogFrame::BYTES + self.bytes).unwrap_or_default()
+    }
+
+    /// Takes everything out; memory of more than so many bytes is given back.
+    pub(crate) fn clear(&mut self, kept_bytes_max: usize) {
+        (self.bytes, self.records) = (0, 0);
+        if self.memory.len() > kept_bytes_max {
+            *self = Self::default();
         }
-        self.skip = self.memory.as_ptr().align_offset(LOG_UNIT_BYTES);
-        let all = &mut self.memory[self.skip..self.skip + self.bytes];
-        let (to_head, rest) = all.split_at_mut(head.len());
-        let (to_body, padding) = rest.split_at_mut(body.len());
-        to_head.copy_from_slice(head);
-        to_body.copy_from_slice(body);
-        padding.fill(0);
+    }
+
+    /// Puts bytes behind what is there, which are so many records, in these parts.
+    #[inline]
+    pub(crate) fn append(&mut self, parts: [&[u8]; 2], records: u32) {
+        let more = parts[0].len() + parts[1].len();
+        let from = LogFrame::BYTES + self.bytes;
+        // A frame's padding always has room behind it.
+        if from + more + LOG_UNIT_BYTES > self.memory.len() {
+            self.memory.grow(2 * (from + more + LOG_UNIT_BYTES), from.min(self.memory.len()));
+        }
+        let (first, second) = self.memory[from..from + more].split_at_mut(parts[0].len());
+        first.copy_from_slice(parts[0]);
+        second.copy_from_slice(parts[1]);
+        self.bytes += more;
+        self.records += records;
+    }
+
+    /// A header before the records and zeros behind them, up to a multiple of the unit.
+    pub(crate) fn framed(&mut self, header: &[u8]) -> &[u8] {
+        let used = LogFrame::BYTES + self.bytes;
+        let bytes = used.next_multiple_of(LOG_UNIT_BYTES);
+        self.memory.grow(bytes, used.min(self.memory.len()));
+        let all = &mut self.memory[..bytes];
+        all[..LogFrame::BYTES].copy_from_slice(header);
+        all[used..].fill(0);
         all
     }
 }
@@ -62,22 +107,22 @@ pub(crate) fn frame_bytes(records_bytes: usize) -> u64 {
     (LogFrame::BYTES + records_bytes).next_multiple_of(LOG_UNIT_BYTES) as u64
 }
 
-/// A frame, ready to be written.
-pub(crate) fn seal<'a>(buffer: &'a mut Buffer, head: Head, records: &[u8]) -> &'a [u8] {
+/// All of a batch as a frame, ready to be written.
+pub(crate) fn seal(batch: &mut Batch, head: Head) -> &[u8] {
     let mut header = LogFrame {
         magic: U64::new(FRAME_MAGIC),
         log: U64::new(head.log),
         key: U64::new(head.key),
         position: U64::new(head.position),
         synced: U64::new(head.synced),
-        bytes: U32::new(records.len() as u32),
+        bytes: U32::new(batch.len() as u32),
         records: U32::new(head.records),
         flags: U32::new(head.flags),
         reserved: U32::new(0),
         checksum: U64::new(0),
     };
-    header.checksum = U64::new(checksum(&header.as_bytes()[..COVERED_BYTES], records));
-    buffer.fill(header.as_bytes(), records)
+    header.checksum = U64::new(checksum(&header.as_bytes()[..COVERED_BYTES], batch.bytes()));
+    batch.framed(header.as_bytes())
 }
 
 /// What stands at a place where a frame may begin.
@@ -131,9 +176,10 @@ mod tests {
 
     #[test]
     fn a_frame_passes_only_whole_and_where_it_belongs() {
-        let mut buffer = Buffer::default();
+        let mut batch = Batch::default();
         let records = [5; 5000];
-        let mut bytes = seal(&mut buffer, HEAD, &records).to_vec();
+        batch.append([&records, &[]], 1);
+        let mut bytes = seal(&mut batch, HEAD).to_vec();
         assert_eq!(bytes.len() as u64, frame_bytes(records.len()));
         assert_eq!(look(&bytes, true, 7, 3), Found::Frame(HEAD, 5000));
         assert_eq!(look(&bytes, true, 7, 4), Found::None, "another segment's");
@@ -149,13 +195,25 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_aligned_and_padded_with_zeros() {
-        let mut buffer = Buffer::default();
+    fn batches_are_aligned_and_padded_with_zeros_however_they_grow() {
+        let mut batch = Batch::default();
+        assert_eq!(batch.framed(&[1; 64]).len(), LOG_UNIT_BYTES, "of nothing");
         for bytes in [10_000, 1, 4096, 100_000, 64] {
-            let filled = buffer.fill(&[1; 64], &vec![2; bytes]);
-            assert_eq!(filled.as_ptr().align_offset(LOG_UNIT_BYTES), 0);
-            assert_eq!(filled.len(), (64 + bytes).next_multiple_of(LOG_UNIT_BYTES));
-            assert!(filled[64 + bytes..].iter().all(|byte| *byte == 0));
+            batch.clear(usize::MAX);
+            let mut expected = vec![1; 64];
+            for piece in 0..7 {
+                let piece = vec![piece + 2; bytes];
+                batch.append([&piece[..bytes / 3], &piece[bytes / 3..]], 1);
+                expected.extend_from_slice(&piece);
+            }
+            assert_eq!((batch.len(), batch.records()), (7 * bytes, 7));
+            assert_eq!(batch.bytes(), &expected[64..]);
+            expected.resize(expected.len().next_multiple_of(LOG_UNIT_BYTES), 0);
+            let framed = batch.framed(&[1; 64]);
+            assert_eq!(framed.as_ptr().align_offset(LOG_UNIT_BYTES), 0);
+            assert_eq!(framed, expected);
         }
+        batch.clear(1000);
+        assert_eq!(batch.memory.len(), 0, "more than is kept is given back");
     }
 }

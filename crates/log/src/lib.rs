@@ -30,6 +30,7 @@
 //!   was not stopped in good order cannot be told from a write that a crash cut off.
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod checkpoint;
 mod error;
 mod failpoint;

@@ -6,6 +6,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::error::LogError;
+use crate::frame::{Batch, KEPT_BYTES_MAX};
 use crate::record::Record;
 use crate::shared::{Condition, NONE, Resting, Shared, Wait};
 use crate::stats::{LogStats, LogStatsHandle};
@@ -41,7 +42,7 @@ pub enum Admission {
 ///
 /// Dropped, it writes and syncs what it can; [`Log::stop`] says whether that worked.
 pub struct Log {
-    buffer: Vec<u8>,
+    buffer: Batch,
     /// When the buffer's first record was appended.
     born: u64,
     appended: Position,
@@ -65,7 +66,7 @@ impl Log {
     pub(crate) fn new(disk: Arc<dyn Disk>, log: u64, shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Self {
         let appended = shared.written();
         Self {
-            buffer: Vec::new(),
+            buffer: Batch::default(),
             born: NONE,
             appended,
             waits: Vec::new(),
@@ -154,8 +155,8 @@ impl Log {
                 state.pending_born = self.born;
                 std::mem::swap(&mut state.pending, &mut self.buffer);
             } else {
-                state.pending.extend_from_slice(&self.buffer);
-                self.buffer.clear();
+                state.pending.append([self.buffer.bytes(), &[]], self.buffer.records());
+                self.buffer.clear(KEPT_BYTES_MAX);
             }
             if self.shared.oldest() == NONE {
                 self.shared.set_oldest(self.born);

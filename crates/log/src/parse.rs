@@ -88,6 +88,7 @@ pub(crate) fn whole_records(from: &[u8], bytes_max: usize) -> (usize, u32) {
 mod tests {
     use super::*;
     use crate::Record;
+    use crate::frame::Batch;
 
     #[test]
     fn what_goes_into_a_record_comes_out_of_it() {
@@ -97,10 +98,11 @@ mod tests {
         record.note_set(b"key", b"value");
         record.note_append(b"key", b"");
         record.note_remove(b"");
-        let mut bytes = Vec::new();
-        record.append_to(&mut bytes);
+        let mut batch = Batch::default();
+        record.append_to(&mut batch);
+        let bytes = batch.bytes();
         assert_eq!(bytes.len(), record.bytes());
-        let mut from = &bytes[..];
+        let mut from = bytes;
         let (mut entries, count) = take_record(&mut from).unwrap();
         assert_eq!((from.len(), count), (0, 5));
         let words: Vec<u8> = [[1; 8], [2; 8], [2; 8]].concat();
@@ -123,8 +125,9 @@ mod tests {
     fn every_cut_is_noticed() {
         let mut record = Record::default();
         record.words(RegionId(1), 0, &[&[7; 24]]);
-        let mut bytes = Vec::new();
-        record.append_to(&mut bytes);
+        let mut batch = Batch::default();
+        record.append_to(&mut batch);
+        let bytes = batch.bytes();
         for cut in 0..bytes.len() {
             assert!(take_record(&mut &bytes[..cut]).is_err(), "{cut}");
             let mut entries = &bytes[LogRecord::BYTES.min(cut)..cut];
@@ -137,10 +140,11 @@ mod tests {
         let mut record = Record::default();
         record.words(RegionId(1), 0, &[&[7; 40]]);
         let each = record.bytes();
-        let mut bytes = Vec::new();
-        (0..5).for_each(|_| record.append_to(&mut bytes));
-        assert_eq!(whole_records(&bytes, usize::MAX), (5 * each, 5));
-        assert_eq!(whole_records(&bytes, 3 * each - 1), (2 * each, 2));
-        assert_eq!(whole_records(&bytes, 1), (each, 1), "one at least");
+        let mut batch = Batch::default();
+        (0..5).for_each(|_| record.append_to(&mut batch));
+        let bytes = batch.bytes();
+        assert_eq!(whole_records(bytes, usize::MAX), (5 * each, 5));
+        assert_eq!(whole_records(bytes, 3 * each - 1), (2 * each, 2));
+        assert_eq!(whole_records(bytes, 1), (each, 1), "one at least");
     }
 }

@@ -3,6 +3,7 @@
 //! What always holds: the bytes are whole entries, each a whole number of words; appending a record
 //! copies them as they are.
 
+use crate::frame::Batch;
 use crate::parse::{Entry, take_entry};
 use barn_layout::RegionId;
 use barn_layout::limits::WORD_BYTES;
@@ -98,9 +99,8 @@ impl Record {
 
     /// Puts the record behind what is in `into`.
     #[inline]
-    pub(crate) fn append_to(&self, into: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, into: &mut Batch) {
         let header = LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
-        into.extend_from_slice(header.as_bytes());
-        into.extend_from_slice(&self.entries);
+        into.append([header.as_bytes(), &self.entries], 1);
     }
 }

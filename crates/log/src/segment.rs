@@ -6,7 +6,7 @@
 //! segment that begins at a position proves that everything before it was durable.
 
 use crate::failpoint::failpoint;
-use crate::frame::{Buffer, checksum};
+use crate::frame::{Batch, checksum};
 use crate::names;
 use barn_fabric::seam::{Disk, DiskFile, system_random};
 use barn_layout::log::{LOG_FORMAT, LOG_UNIT_BYTES, LogSegment, SEGMENT_MAGIC};
@@ -104,7 +104,6 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<(u64, SegmentInfo), HeaderErr
 /// Makes a segment, out of a spare file if one is given; durable when it returns. The key is drawn here.
 pub(crate) fn make(
     disk: &dyn Disk,
-    buffer: &mut Buffer,
     log: u64,
     mut info: SegmentInfo,
     spare: Option<&str>,
@@ -140,7 +139,8 @@ pub(crate) fn make(
         }
     };
     let head = header(log, info);
-    file.write_at(0, buffer.fill(head.as_bytes(), &[])).map_err(failed("writing", &temporary, true))?;
+    let mut unit = Batch::default();
+    file.write_at(0, unit.framed(head.as_bytes())).map_err(failed("writing", &temporary, true))?;
     file.sync().map_err(failed("syncing", &temporary, false))?;
     failpoint("rotate-after-header");
     let name = names::segment(info.number);
@@ -159,7 +159,7 @@ mod tests {
     fn a_segment_is_what_its_header_says() {
         let disk = SimulatedDisk::new(1);
         let info = SegmentInfo { number: 4, start: 99, bytes: 64 << 10, key: 0 };
-        let made = make(&disk, &mut Buffer::default(), 7, info, None).unwrap();
+        let made = make(&disk, 7, info, None).unwrap();
         assert_eq!((made.at, made.name.as_str()), (FRAMES_START, "log-0000000000000004"));
         let mut bytes = vec![0; LogSegment::BYTES];
         disk.open(&made.name).unwrap().read_at(0, &mut bytes).unwrap();
@@ -177,11 +177,11 @@ mod tests {
         let disk = SimulatedDisk::new(1);
         disk.set_capacity(1000);
         let info = SegmentInfo { number: 1, start: 0, bytes: 64 << 10, key: 0 };
-        let error = make(&disk, &mut Buffer::default(), 7, info, None).err().unwrap();
+        let error = make(&disk, 7, info, None).err().unwrap();
         assert!(error.no_space);
         disk.set_capacity(usize::MAX);
         disk.fail_call(disk.calls() + 3, io::ErrorKind::StorageFull);
-        let error = make(&disk, &mut Buffer::default(), 7, info, None).err().unwrap();
+        let error = make(&disk, 7, info, None).err().unwrap();
         assert!(!error.no_space, "a sync that failed is final: {error:?}");
     }
 }

@@ -5,6 +5,7 @@
 //! lock only moves memory. `written` and `synced` only grow, and `synced` never passes `written`.
 
 use crate::error::LogError;
+use crate::frame::Batch;
 use crate::options::LogOptions;
 use crate::segment::SegmentInfo;
 use crate::stats::Counters;
@@ -69,7 +70,7 @@ pub(crate) struct Checkpointing {
 /// What is behind the lock.
 pub(crate) struct State {
     /// Records that the writer has not taken yet, from `pending_start` on.
-    pub(crate) pending: Vec<u8>,
+    pub(crate) pending: Batch,
     pub(crate) pending_start: Position,
     pub(crate) pending_born: u64,
     pub(crate) waits: Vec<Wait>,
@@ -126,7 +127,7 @@ impl Shared {
         Self {
             checkpoint_due: AtomicU64::new(due),
             state: Mutex::new(State {
-                pending: Vec::new(),
+                pending: Batch::default(),
                 pending_start: position,
                 pending_born: NONE,
                 waits: Vec::new(),

@@ -39,11 +39,12 @@ pub trait Disk: Send + Sync {
 
     /// Makes a file for a log that was not there: `bytes` long, zero, and with room on the disk for
     /// all of them, so that writes within it need none. It may pass the page cache by: write only
-    /// whole units of [`DIRECT_UNIT_BYTES`] from memory that is aligned to them, and read it
+    /// whole units of [`DIRECT_UNIT_BYTES`] from memory that is aligned to them, and read it so, too, or
     /// through [`Disk::open`].
     fn create_log(&self, name: &str, bytes: u64) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file that [`Disk::create_log`] made, for writing in the same way.
+    /// Opens a file that [`Disk::create_log`] made, for writing in the same way, and for reading whole units
+    /// into memory that is aligned to them.
     fn open_log(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Takes a file, made if it is not there, for one holder alone, until the guard is dropped or

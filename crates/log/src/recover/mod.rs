@@ -33,7 +33,7 @@ use scan::{Block, Scan, Scanned, read_header};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{channel, sync_channel};
 use std::time::Instant;
 
 /// Blocks that are read and verified ahead of those that are applied.
@@ -175,7 +175,7 @@ impl Recovery<'_> {
             return Err(Refused::Unusable(format!("`{}` does not belong to it", names::segment(first))));
         }
         if let Some(manifest) = &manifest {
-            regions.ask(&manifest.regions, self.options.recovery_threads);
+            regions.ask(&manifest.regions);
             for (region, bytes) in &manifest.regions {
                 regions.add(*region, *bytes)?;
             }
@@ -208,17 +208,18 @@ impl Recovery<'_> {
         let total_bytes =
             self.directory.segments.range(first.number..).count() as u64 * self.options.segment_bytes;
         let (sender, receiver) = sync_channel::<Block>(BLOCKS_AHEAD);
+        let (give_back, used) = channel();
         std::thread::scope(|scope| {
             let (disk, there) = (self.disk, &self.directory.segments);
             let reader = std::thread::Builder::new().spawn_scoped(scope, move || {
                 let mut sink = |block| sender.send(block).is_ok();
-                Scan { disk, log, there, sink: &mut sink }.run(first)
+                Scan { disk, log, there, sink: &mut sink, used: &used }.run(first)
             });
             let reader = reader.map_err(OpenError::Thread)?;
             let (mut records, mut log_bytes, mut done_bytes) = (0, 0, 0);
             let mut applied = Ok(());
             for block in receiver {
-                done_bytes += block.bytes.len() as u64;
+                done_bytes += block.read as u64;
                 for (range, position) in &block.frames {
                     applied = apply_frame(regions, &block.bytes[range.clone()], *position, start)
                         .map(|(count, bytes)| (records, log_bytes) = (records + count, log_bytes + bytes));
@@ -229,6 +230,8 @@ impl Recovery<'_> {
                 if applied.is_err() {
                     break;
                 }
+                // A reader that has ended needs none.
+                let _ = give_back.send(block.bytes);
                 let stage = RecoveryStage::Log;
                 (self.progress)(Progress { stage, done_bytes, total_bytes: total_bytes.max(done_bytes) });
             }
@@ -295,7 +298,7 @@ pub(crate) fn open_parts(
         _ => OpenError::disk("locking", names::LOCK)(error),
     })?;
     let directory = Directory::read(&*disk)?;
-    let mut regions = Regions::new(memory);
+    let mut regions = Regions::new(memory, options.recovery_threads);
     let mut report = RecoveryReport::default();
     let fresh = directory.is_fresh();
     let attempt = if fresh {

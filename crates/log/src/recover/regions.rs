@@ -13,6 +13,8 @@ const ZEROED_BYTES: usize = 1 << 20;
 
 pub(super) struct Regions<'a> {
     memory: &'a dyn Memory,
+    /// How many threads ask for memory.
+    threads: usize,
     /// Every memory that was asked for, also by an attempt that came to nothing.
     asked: BTreeMap<RegionId, (Words, u64)>,
     pub(super) present: BTreeMap<RegionId, (Words, u64)>,
@@ -20,8 +22,8 @@ pub(super) struct Regions<'a> {
 }
 
 impl<'a> Regions<'a> {
-    pub(super) fn new(memory: &'a dyn Memory) -> Self {
-        Self { memory, asked: BTreeMap::new(), present: BTreeMap::new(), notes: BTreeMap::new() }
+    pub(super) fn new(memory: &'a dyn Memory, threads: usize) -> Self {
+        Self { memory, threads, asked: BTreeMap::new(), present: BTreeMap::new(), notes: BTreeMap::new() }
     }
 
     /// Forgets what another attempt has put here.
@@ -45,7 +47,7 @@ impl<'a> Regions<'a> {
 
     /// Asks for the memory of several regions at once: taking gigabytes of pages keeps a core busy for
     /// as long as reading them does.
-    pub(super) fn ask(&mut self, regions: &[(RegionId, u64)], threads: usize) {
+    pub(super) fn ask(&mut self, regions: &[(RegionId, u64)]) {
         let wanted: Vec<_> = regions.iter().filter(|(region, _)| !self.asked.contains_key(region)).collect();
         let (next, taken) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let memory = self.memory;
@@ -60,7 +62,7 @@ impl<'a> Regions<'a> {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..threads.min(wanted.len()) {
+            for _ in 1..self.threads.min(wanted.len()) {
                 // Without a thread more the others do its work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
@@ -91,6 +93,20 @@ impl<'a> Regions<'a> {
         Ok(())
     }
 
+    /// Asks for the memory of a region that a record speaks of first, and of those that follow in it: a node
+    /// takes all its memory at once.
+    #[cold]
+    fn ask_with_those_behind(&mut self, first: (RegionId, u64), mut entries: &[u8]) {
+        let mut regions = vec![first];
+        // What is no entry is found when it is applied.
+        while let Ok(entry) = take_entry(&mut entries) {
+            if let Entry::Region { region, bytes } = entry {
+                regions.push((region, bytes));
+            }
+        }
+        self.ask(&regions);
+    }
+
     /// Applies all entries of a record, or of a manifest's notes.
     pub(super) fn apply(&mut self, position: u64, mut entries: &[u8]) -> Result<(), OpenError> {
         let refused = |why: String| OpenError::Record { position, why };
@@ -101,7 +117,12 @@ impl<'a> Regions<'a> {
                     let (words, _) = there.ok_or_else(|| refused(format!("there is no {region}")))?;
                     words.store(u64::from(offset), bytes).map_err(|error| refused(error.to_string()))?;
                 }
-                Entry::Region { region, bytes } => self.add(region, bytes)?,
+                Entry::Region { region, bytes } => {
+                    if !self.asked.contains_key(&region) {
+                        self.ask_with_those_behind((region, bytes), entries);
+                    }
+                    self.add(region, bytes)?;
+                }
                 Entry::NoteSet { key, value } => {
                     self.notes.insert(key.to_vec(), vec![value.to_vec()]);
                 }

@@ -8,7 +8,7 @@
 
 use super::{Attempt, Directory, RecoveryReport};
 use crate::error::OpenError;
-use crate::frame::{Buffer, Head, seal};
+use crate::frame::{Batch, Head, seal};
 use crate::log::DIRECTORY;
 use crate::names::{self, DAMAGED};
 use crate::options::LogOptions;
@@ -63,11 +63,10 @@ pub(super) fn settle(
     let start = attempt.map_or(0, |attempt| attempt.scanned.position);
     let info = SegmentInfo { number, start, bytes: options.segment_bytes, key: 0 };
     let spare = spares.pop();
-    let mut buffer = Buffer::default();
-    let segment = make(disk, &mut buffer, log, info, spare.as_deref())
+    let segment = make(disk, log, info, spare.as_deref())
         .map_err(|error| OpenError::disk(error.step, &error.file)(error.cause))?;
     if let Some(attempt) = attempt {
-        close_last(disk, &mut buffer, attempt, number)?;
+        close_last(disk, attempt, number)?;
         remove_needless(disk, directory, attempt);
     }
     while spares.len() > options.spares_max {
@@ -188,7 +187,7 @@ fn make_durable(disk: &dyn Disk, attempt: &Attempt) -> Result<(), OpenError> {
 }
 
 /// The last segment says that the log goes on in the next: that one must never be missing.
-fn close_last(disk: &dyn Disk, buffer: &mut Buffer, attempt: &Attempt, number: u64) -> Result<(), OpenError> {
+fn close_last(disk: &dyn Disk, attempt: &Attempt, number: u64) -> Result<(), OpenError> {
     let scanned = &attempt.scanned;
     let Some(last) = scanned.segments.last() else { return Ok(()) };
     if last.number == number || scanned.continued {
@@ -204,7 +203,8 @@ fn close_last(disk: &dyn Disk, buffer: &mut Buffer, attempt: &Attempt, number: u
         records: 0,
         flags: FRAME_CONTINUED,
     };
-    let frame = seal(buffer, head, &[]);
+    let mut nothing = Batch::default();
+    let frame = seal(&mut nothing, head);
     file.write_at(scanned.end_offset, frame).map_err(OpenError::disk("writing", &name))?;
     file.sync().map_err(OpenError::disk("syncing", &name))
 }

@@ -74,6 +74,35 @@ fn a_directory_gives_back_what_was_put_into_it() {
     log.stop().unwrap();
 }
 
+/// Whatever a real disk's reads past the page cache ask for: a file may end anywhere.
+#[test]
+fn a_segment_that_was_cut_off_anywhere_is_damage_and_no_failed_read() {
+    let scratch = Scratch::new("cut-off");
+    let (mut log, _) = opened(scratch.disk(), &HeapMemory::default()).unwrap();
+    let mut record = Record::default();
+    record.region(RegionId(7), 64 << 10);
+    log.append(&record);
+    for round in 0..20u8 {
+        record.clear();
+        record.words(RegionId(7), 0, &[&[round; 800]]);
+        let position = log.append(&record);
+        durable(&mut log, position, Level::Synced).unwrap();
+    }
+    log.stop().unwrap();
+    let segment = scratch.0.join(crate::names::segment(1));
+    // From the end to the front: every cut takes something of what the one before it left.
+    for bytes in [(1 << 20) - 1, 700_001, 65_536, 40_961, 8192, 6000, 4097] {
+        let file = std::fs::OpenOptions::new().write(true).open(&segment).unwrap();
+        file.set_len(bytes).unwrap();
+        match opened(scratch.disk(), &HeapMemory::default()) {
+            Err(OpenError::Damaged { file, .. }) => {
+                assert!(file.contains(&crate::names::segment(1)), "{file}")
+            }
+            other => panic!("cut to {bytes} bytes: {:?}", other.map(|(_, recovered)| recovered.report)),
+        }
+    }
+}
+
 #[test]
 fn a_directory_has_one_process() {
     let scratch = Scratch::new("one-process");

@@ -10,7 +10,7 @@ mod rotate;
 
 use crate::error::LogError;
 use crate::failpoint::failpoint;
-use crate::frame::{Buffer, Head, frame_bytes, seal};
+use crate::frame::{Batch, Head, KEPT_BYTES_MAX, frame_bytes, seal};
 use crate::parse::whole_records;
 use crate::segment::{FRAMES_START, RESERVED_BYTES, Segment};
 use crate::shared::{NONE, Resting, Shared, State, Then, Wait};
@@ -21,9 +21,6 @@ use barn_layout::log::FRAME_STOPPED;
 use barn_layout::planted;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// A buffer that grew longer than this for one batch is given back.
-const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +35,29 @@ pub(crate) enum Next {
     Done,
 }
 
+/// What a frame is made of.
+enum Frame {
+    /// All that was taken.
+    Batch,
+    /// These of its bytes, and how many records they are.
+    Part(std::ops::Range<usize>, u32),
+    /// No records: it says something of the log itself.
+    Mark,
+}
+
 pub(crate) struct Writer {
     disk: Arc<dyn Disk>,
     shared: Arc<Shared>,
     log: u64,
     segment: Segment,
     /// What was taken; written up to `batch_at`.
-    batch: Vec<u8>,
+    batch: Batch,
     batch_at: usize,
     /// The end of what is written.
     position: Position,
     rotate_at: Option<Position>,
-    buffer: Buffer,
+    /// A frame of only some of them, or of none.
+    part: Batch,
     waits_written: VecDeque<(Position, Then)>,
     waits_synced: VecDeque<(Position, Then)>,
     /// When the oldest byte that is not synced was written.
@@ -69,11 +77,11 @@ impl Writer {
             shared,
             log,
             segment,
-            batch: Vec::new(),
+            batch: Batch::default(),
             batch_at: 0,
             position,
             rotate_at: None,
-            buffer: Buffer::default(),
+            part: Batch::default(),
             waits_written: VecDeque::new(),
             waits_synced: VecDeque::new(),
             unsynced_since: None,
@@ -205,10 +213,15 @@ impl Writer {
             return Ok(true);
         }
         let options = &self.shared.options;
-        let rest = &self.batch[self.batch_at..];
+        let rest = &self.batch.bytes()[self.batch_at..];
         let up_to =
             self.rotate_at.map_or(rest.len(), |at| (at - self.position).min(rest.len() as u64) as usize);
-        let (bytes, records) = whole_records(&rest[..up_to], options.frame_bytes_max);
+        // All that was taken goes as it is, as long as that is a frame.
+        let whole = up_to == self.batch.len() && up_to <= options.frame_bytes_max;
+        let (bytes, records) = match whole {
+            true => (up_to, self.batch.records()),
+            false => whole_records(&rest[..up_to], options.frame_bytes_max),
+        };
         if bytes == 0 {
             let cause = std::io::Error::other("a record of 4 GiB or more");
             return Err(LogError::failed("framing records for", &self.segment.name)(cause));
@@ -219,16 +232,15 @@ impl Writer {
             return Ok(false);
         }
         self.retry_at = None;
-        self.write_frame(self.batch_at..self.batch_at + bytes, records, 0)?;
+        let frame =
+            if whole { Frame::Batch } else { Frame::Part(self.batch_at..self.batch_at + bytes, records) };
+        self.write_frame(frame, 0)?;
         self.batch_at += bytes;
         self.position += bytes as u64;
         self.unsynced_since.get_or_insert(now);
         if self.batch_at == self.batch.len() {
-            self.batch.clear();
+            self.batch.clear(KEPT_BYTES_MAX);
             self.batch_at = 0;
-            if self.batch.capacity() > KEPT_BYTES_MAX {
-                self.batch = Vec::new();
-            }
         }
         Counters::add(&self.shared.counters.records, u64::from(records));
         self.written();
@@ -236,22 +248,29 @@ impl Writer {
     }
 
     /// Writes a frame at the end of the segment.
-    fn write_frame(
-        &mut self,
-        range: std::ops::Range<usize>,
-        records: u32,
-        flags: u32,
-    ) -> Result<(), LogError> {
+    fn write_frame(&mut self, frame: Frame, flags: u32) -> Result<(), LogError> {
         failpoint("write-before");
+        let from = match frame {
+            Frame::Batch => &mut self.batch,
+            Frame::Part(range, records) => {
+                self.part.clear(KEPT_BYTES_MAX);
+                self.part.append([&self.batch.bytes()[range], &[]], records);
+                &mut self.part
+            }
+            Frame::Mark => {
+                self.part.clear(KEPT_BYTES_MAX);
+                &mut self.part
+            }
+        };
         let head = Head {
             log: self.log,
             key: self.segment.info.key,
             position: self.position,
             synced: self.shared.synced(),
-            records,
+            records: from.records(),
             flags,
         };
-        let frame = seal(&mut self.buffer, head, &self.batch[range]);
+        let frame = seal(from, head);
         let bytes = frame.len() as u64;
         let written = self.segment.file.write_at(self.segment.at, frame);
         written.map_err(LogError::failed("writing", &self.segment.name))?;
@@ -323,12 +342,12 @@ impl Writer {
 
     /// After a failure: nothing is written or synced any more, and whoever waits is told.
     fn give_up(&mut self, error: LogError) -> Next {
-        self.batch.clear();
+        self.batch.clear(KEPT_BYTES_MAX);
         self.batch_at = 0;
         self.answer_all(&error);
         let mut state = self.shared.lock();
         state.pending_start = state.handed_over();
-        state.pending.clear();
+        state.pending.clear(KEPT_BYTES_MAX);
         // Looked at here, under the lock: who stops the log a moment ago would wait for ever.
         if state.stop {
             self.result = Err(error);

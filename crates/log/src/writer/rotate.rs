@@ -3,7 +3,7 @@
 //! What always holds, in this order: the old segment is synced; the new one is there, durably; the old
 //! one says that it goes on there. A crash between any two leaves a log that can be read across.
 
-use super::Writer;
+use super::{Frame, Writer};
 use crate::error::LogError;
 use crate::failpoint::failpoint;
 use crate::names;
@@ -15,7 +15,7 @@ use barn_layout::log::FRAME_CONTINUED;
 impl Writer {
     /// Writes and syncs a frame without records, which says how the segment ends.
     pub(super) fn mark(&mut self, flags: u32) -> Result<(), LogError> {
-        self.write_frame(0..0, 0, flags)?;
+        self.write_frame(Frame::Mark, flags)?;
         self.segment.file.sync().map_err(LogError::failed("syncing", &self.segment.name))?;
         Counters::add(&self.shared.counters.syncs, 1);
         Ok(())
@@ -31,7 +31,7 @@ impl Writer {
         let bytes = self.shared.options.segment_bytes.max(FRAMES_START + needed + RESERVED_BYTES);
         let info = SegmentInfo { number: self.segment.info.number + 1, start: self.position, bytes, key: 0 };
         let spare = self.shared.lock().spares.last().cloned();
-        let made = match make(&*self.disk, &mut self.buffer, self.log, info, spare.as_deref()) {
+        let made = match make(&*self.disk, self.log, info, spare.as_deref()) {
             Ok(made) => made,
             Err(error) if error.no_space => {
                 let reason = LogError::NoSpace { file: names::segment(info.number), bytes };
