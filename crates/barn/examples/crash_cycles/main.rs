@@ -18,7 +18,7 @@ mod record;
 
 use barn_fabric::seam::{Random, Seeded};
 use client::Client;
-use node::{Cluster, NodeProcess};
+use node::{Cluster, End, NodeProcess};
 use record::Tally;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +58,7 @@ fn cycle(cluster: &mut Cluster, clients: &mut [Client], random: &mut Seeded) -> 
         killed
     })
     .and_then(|ended| {
+        let ended = End { again: cluster.settle()?, ..ended };
         let mut tally = Tally::of_kill();
         for client in clients {
             tally.add(&client.check(cluster, ended)?);
@@ -77,7 +78,8 @@ fn run() -> Result<String, String> {
     let (begun, mut tally) = (Instant::now(), Tally::default());
     for number in 0..cycles {
         let one = cycle(&mut cluster, &mut clients, &mut random);
-        tally.add(&one.map_err(|why| format!("cycle {number} of seed {seed}: {why}"))?);
+        let of = |why| format!("cycle {number} of seed {seed} ({}): {why}", cluster.ends());
+        tally.add(&one.map_err(of)?);
     }
     let ends = cluster.ends();
     drop(clients);

@@ -27,6 +27,9 @@ pub(crate) struct End {
     pub(crate) alive: Instant,
     /// It was dead then, and not yet back.
     pub(crate) dead: Instant,
+    /// Its next life has ended, too, before anything was compared: what that one acknowledged as logged may
+    /// be lost like the rest.
+    pub(crate) again: bool,
 }
 
 /// A node's process.
@@ -142,8 +145,23 @@ impl Cluster {
         ends.join(", ")
     }
 
-    /// Brings back a node that has killed itself in the meantime.
-    pub(crate) fn revive(&mut self) -> Result<(), String> {
+    /// Gives a node that will kill itself the time to write what it has acknowledged, or to die of it: while all is
+    /// compared nothing may be lost any more. Whether one has died.
+    pub(crate) fn settle(&mut self) -> Result<bool, String> {
+        let until = Instant::now() + Duration::from_millis(number("--window-ms", WINDOW_MS));
+        let armed = |seat: &Seat| seat.process.armed.is_some();
+        while self.seats.iter().any(armed) && Instant::now() < until {
+            if self.seats.iter_mut().any(|seat| seat.process.is_dead()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.revive()
+    }
+
+    /// Brings back a node that has killed itself in the meantime; whether one had.
+    pub(crate) fn revive(&mut self) -> Result<bool, String> {
+        let mut died = false;
         for at in 0..self.seats.len() {
             let join = (at > 0).then(|| self.first()).flatten();
             let Seat { place, process } = &mut self.seats[at];
@@ -152,9 +170,10 @@ impl Cluster {
                 *self.ends.entry(name).or_default() += 1;
                 *process = NodeProcess::spawn(place, join.as_deref(), None, 1)?;
                 process.await_ready()?;
+                died = true;
             }
         }
-        Ok(())
+        Ok(died)
     }
 
     /// Kills a node, or waits a while for one to kill itself, and brings it back, perhaps to be killed
@@ -196,7 +215,7 @@ impl Cluster {
             if process.await_ready()? {
                 // Answers of a node that has died are still in its clients' memory, and on a busy machine
                 // they are read late. The next life answers nobody before the last one's lease is over.
-                return Ok(End { alive, dead: since + LEASE / 2 });
+                return Ok(End { alive, dead: since + LEASE / 2, again: false });
             }
             *self.ends.entry(armed.unwrap_or("start")).or_default() += 1;
             if since.elapsed() > PATIENCE {

@@ -82,37 +82,38 @@ fn apply(state: &mut BTreeMap<Slot, u64>, change: &Change) {
 }
 
 impl Record {
-    /// Whether what is there (`found`) can be: the base, then the client's changes up to some point.
-    /// The last one of all may have been made after the restart, behind a gap. What was acknowledged as
-    /// synced must be there, and what is lost of the rest was acknowledged within a window.
+    /// Whether what is there (`found`) can be: the base, then the client's changes up to some point, and then
+    /// those that ended after the restart, of which a client makes some before it is told to pause. What was
+    /// acknowledged as synced must be there, and what is lost of the rest was acknowledged within a window.
     pub(crate) fn judge(
         &mut self,
         found: &BTreeMap<Slot, u64>,
         end: End,
         window: Duration,
     ) -> Result<Tally, String> {
-        let End { alive, dead } = end;
-        let must = |change: &Change| change.synced && change.acknowledged.is_some_and(|at| at < dead);
-        let least = self.changes.iter().rposition(must).map_or(0, |at| at + 1);
+        let End { alive, dead, again } = end;
+        let (before, after) =
+            self.changes.split_at(self.changes.partition_point(|change| change.ended <= dead));
+        let must = |change: &Change| change.synced && change.acknowledged.is_some();
+        let first = |changes: &[Change]| changes.iter().rposition(must).map_or(0, |at| at + 1);
+        let least = first(before);
+        // What the next life acknowledged is there, unless that was killed as well. What nobody knows of is the
+        // last, for its client writes no more.
+        let known = after.iter().filter(|change| change.acknowledged.is_some()).count();
+        let least_after = if again { first(after) } else { known };
         let mut state = self.base.clone();
-        self.changes[..least].iter().for_each(|change| apply(&mut state, change));
-        // The last change, if it ended after the restart: by then earlier ones may have been lost.
-        let last = self.changes.last().filter(|change| change.ended > dead).cloned();
+        before[..least].iter().for_each(|change| apply(&mut state, change));
         let mut kept = None;
-        for count in least..=self.changes.len() {
+        for count in least..=before.len() {
             if count > least {
-                apply(&mut state, &self.changes[count - 1]);
+                apply(&mut state, &before[count - 1]);
             }
-            let rest = &self.changes[count..];
-            // What was acknowledged after the node was back is there.
-            let allowed = rest.iter().all(|change| change.acknowledged.is_none_or(|at| at <= dead));
-            if allowed && state == *found {
-                kept = Some(count);
-            }
-            if let Some(last) = last.as_ref().filter(|_| !rest.is_empty()) {
-                let mut state = state.clone();
-                apply(&mut state, last);
-                if state == *found {
+            let mut state = state.clone();
+            for made in 0..=after.len() {
+                if made > 0 {
+                    apply(&mut state, &after[made - 1]);
+                }
+                if made >= least_after && state == *found {
                     kept = Some(count);
                 }
             }
