@@ -113,7 +113,7 @@ impl Confirmed<'_> {
 
 #[inline]
 fn load(region: &RemoteRegion, offset: u64, into: &mut [u8]) -> Result<Confirmation, OperationError> {
-    let Place::Mapped { words, grants, grant, open } = region.place() else {
+    let Place::Mapped { words, grant, open } = region.place() else {
         return Err(OperationError::BadKey);
     };
     check_range(Rights::READ, region.rights(), offset, into.len(), region.bytes())?;
@@ -121,7 +121,7 @@ fn load(region: &RemoteRegion, offset: u64, into: &mut [u8]) -> Result<Confirmat
         return Err(OperationError::Misaligned { offset });
     }
     let again = load_confirmed(words, offset, into)?;
-    check_standing(grants, *grant, open)?;
+    check_standing(grant, open)?;
     Ok(Confirmation::Again(again))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::drive;
 use crate::error::{CallError, OpenError, OperationError};
-use crate::region::{Rights, Words};
+use crate::region::{Rights, Word, Words};
 use crate::slots::Ticket;
 use crate::verb::Verb;
 use barn_layout::RegionId;
@@ -182,7 +182,7 @@ pub(crate) struct Opened {
 pub(crate) enum Place {
     /// They are mapped here; the grant's word says whether it stands, and `open` whether the
     /// peer is there.
-    Mapped { words: Words, grants: Words, grant: u64, open: Arc<AtomicBool> },
+    Mapped { words: Words, grant: Word, open: Arc<AtomicBool> },
     /// Through the link, with this key.
     Keyed(u64),
 }

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::drive;
 use crate::error::{OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};
-use crate::region::{Ordering, Rights, Words, fence, versioned};
+use crate::region::{Ordering, Rights, Word, fence, versioned};
 use crate::verb::{Verb, check_range};
 use barn_layout::RegionId;
 use barn_layout::channel::GRANT_LIVE;
@@ -247,14 +247,14 @@ impl Operation<'_> {
         if let Verb::Read { offset, into } = &mut self.verb {
             return read_mapped(self.region, *offset, into).map(|()| 0);
         }
-        let Place::Mapped { words, grants, grant, open } = &self.region.place else {
+        let Place::Mapped { words, grant, open } = &self.region.place else {
             return Err(OperationError::BadKey);
         };
         self.verb.check(self.region.rights, self.region.bytes)?;
         // What has ended before it began leaves the bytes as they are.
-        check_standing(grants, *grant, open)?;
+        check_standing(grant, open)?;
         let done = self.verb.execute(words)?;
-        check_standing_after(grants, *grant, open)?;
+        check_standing_after(grant, open)?;
         Ok(done)
     }
 
@@ -304,31 +304,31 @@ impl Operation<'_> {
 /// A READ where the region is mapped here.
 #[inline(always)]
 fn read_mapped(region: &RemoteRegion, offset: u64, into: &mut [u8]) -> Result<(), OperationError> {
-    let Place::Mapped { words, grants, grant, open } = &region.place else {
+    let Place::Mapped { words, grant, open } = &region.place else {
         return Err(OperationError::BadKey);
     };
     check_range(Rights::READ, region.rights, offset, into.len(), region.bytes)?;
     words.load(offset, into)?;
-    check_standing_after(grants, *grant, open)
+    check_standing_after(grant, open)
 }
 
 /// Whether the node is there and the grant stands, after bytes were loaded or stored.
 #[inline(always)]
-fn check_standing_after(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
+fn check_standing_after(grant: &Word, open: &AtomicBool) -> Result<(), OperationError> {
     // SYNC: Acquire, pairs with the fence in `Standing::end`: bytes that were stored after the grant
     // ended are never taken for the grant's.
     fence(Ordering::Acquire);
-    check_standing(grants, grant, open)
+    check_standing(grant, open)
 }
 
 /// Whether the node is there and the grant stands.
 #[inline(always)]
-pub(crate) fn check_standing(grants: &Words, grant: u64, open: &AtomicBool) -> Result<(), OperationError> {
+pub(crate) fn check_standing(grant: &Word, open: &AtomicBool) -> Result<(), OperationError> {
     // SYNC: Acquire, pairs with the Release store in the client's `close`.
     if !open.load(Ordering::Acquire) {
         return Err(OperationError::PeerGone);
     }
-    if grants.load_word(grant, Ordering::Relaxed) != Ok(GRANT_LIVE) {
+    if grant.load(Ordering::Relaxed) != GRANT_LIVE {
         return Err(OperationError::Revoked);
     }
     Ok(())

@@ -22,6 +22,7 @@ pub mod versioned;
 mod words;
 
 pub use rights::Rights;
+pub(crate) use words::Word;
 pub use words::{AccessError, AtomicU64, Ordering, Words, fence};
 
 #[cfg(not(loom))]

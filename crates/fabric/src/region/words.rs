@@ -273,6 +273,15 @@ impl Words {
         Ok(self.word(at).load(order))
     }
 
+    /// A word that is looked at again and again, checked once.
+    pub(crate) fn kept_word(&self, offset: u64) -> Result<Word, AccessError> {
+        let at = self.check(offset, WORD_BYTES)?;
+        match at.is_multiple_of(WORD_BYTES) {
+            true => Ok(Word { words: self.clone(), at }),
+            false => Err(AccessError::Misaligned { offset }),
+        }
+    }
+
     /// Stores one word.
     #[inline]
     pub fn store_word(&self, offset: u64, value: u64, order: Ordering) -> Result<(), AccessError> {
@@ -320,9 +329,10 @@ impl Words {
             // whole words, and `into` is private memory that overlaps nothing registered.
             unsafe {
                 let from = self.base.as_ptr().cast::<u8>().add(at);
-                match into.len() < vector::BLOCK_BYTES {
-                    true => vector::copy_short(into.as_mut_ptr(), from, into.len()),
-                    false => vector::copy(into.as_mut_ptr(), from, into.len()),
+                match into.len() {
+                    vector::BLOCK_BYTES => vector::copy_block(into.as_mut_ptr(), from),
+                    ..vector::BLOCK_BYTES => vector::copy_short(into.as_mut_ptr(), from, into.len()),
+                    _ => vector::copy(into.as_mut_ptr(), from, into.len()),
                 }
             }
             return Ok(());
@@ -496,6 +506,26 @@ impl Words {
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = (offset, bytes, LINE_BYTES);
+    }
+}
+
+/// One word of some memory, whose place has been checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    words: Words,
+    at: usize,
+}
+
+impl Word {
+    /// Loads it.
+    #[inline(always)]
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
+        self.words.word(self.at).load(order)
+    }
+
+    /// Where it is in its memory.
+    pub(crate) fn offset(&self) -> u64 {
+        self.at as u64
     }
 }
 

@@ -86,7 +86,7 @@ impl State {
             })?;
         }
         let reported = self.mail.reader.reported();
-        while self.mail.reader.has_next() {
+        loop {
             buffer.clear();
             let Some(header) = self.mail.reader.pop(&mut buffer)? else { break };
             if let Some(answered) = self.mail.arrived(&header, &mut buffer)?

@@ -72,7 +72,7 @@ impl ShmClient {
     /// The place in the grants table that a region has.
     pub(super) fn grant_slot(&self, place: &Place) -> Option<u32> {
         let Place::Mapped { grant, .. } = place else { return None };
-        Some(((*grant as usize - self.shape.grants()) / WORD_BYTES) as u32)
+        Some(((grant.offset() as usize - self.shape.grants()) / WORD_BYTES) as u32)
     }
 
     fn map(&self, opened: &ShmOpened, file: Option<OwnedFd>) -> Result<Opened, OpenError> {
@@ -88,7 +88,8 @@ impl ShmClient {
         if grant + WORD_BYTES as u64 > self.shape.outbound_ring() as u64 {
             return Err(OpenError::Protocol);
         }
-        let place = Place::Mapped { words, grants: self.outbound.clone(), grant, open: self.open.clone() };
+        let grant = self.outbound.kept_word(grant).map_err(|_| OpenError::Protocol)?;
+        let place = Place::Mapped { words, grant, open: self.open.clone() };
         Ok(Opened { bytes: opened.bytes.get(), rights, place })
     }
 }

@@ -106,9 +106,6 @@ impl ShmPeer {
     /// Takes messages from the ring, as many as go together: how many, and why no more.
     fn take_messages(&mut self, most: usize) -> (usize, Result<(), Expelled>) {
         for (at, taken) in self.group[..most].iter_mut().enumerate() {
-            if !self.reader.has_next() {
-                return (at, Ok(()));
-            }
             taken.buffer.clear();
             taken.header = match self.reader.pop(&mut taken.buffer) {
                 Ok(Some(header)) => header,
