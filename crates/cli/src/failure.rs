@@ -14,6 +14,9 @@ use barn_fabric::ConnectError;
 use barn_layout::handshake::Refusal;
 use serde_json::json;
 
+/// What to do where no node is.
+const NO_NODE_HINT: &str = "start one with `barn serve`, or say where one is (--node ADDRESS, or BARN_NODE)";
+
 /// It failed.
 pub const FAILED: u8 = 1;
 /// The command line, or the configuration, was not understood.
@@ -134,7 +137,7 @@ fn connecting(error: &ConnectError) -> Failure {
             (format!("no way to the node at {address} ({cause})"), Some("run as the node's user"))
         }
         ConnectError::NoNode { address, cause } => {
-            (format!("no node at {address} ({cause})"), Some("start one with `barn serve`"))
+            (format!("no node at {address} ({cause})"), Some(NO_NODE_HINT))
         }
         ConnectError::Refused { refusal: Refusal::BadToken, .. } => (
             "the token is not the node's".into(),
@@ -177,7 +180,7 @@ mod tests {
         for error in [io::Error::other(nobody()), io::Error::other(Error::Connect(nobody()))] {
             let failure = Failure::of(&error);
             assert_eq!(failure.code, NO_NODE);
-            assert_eq!(failure.hint.as_deref(), Some("start one with `barn serve`"));
+            assert_eq!(failure.hint.as_deref(), Some(NO_NODE_HINT));
             assert!(failure.to_string().starts_with("no node at shm:/x (No such file"), "{failure}");
         }
         let failure = Failure::of(&io::Error::other(Error::Table(TableError::NoTable("t".into()))));

@@ -37,7 +37,10 @@ fn without_a_node_every_command_says_how_to_start_one() {
             let ran = barn_in(&[("BARN_NODE", &address)], args);
             ran.ends_with(4).says(&format!("no node at {address}")).says("start one with `barn serve`");
             let failure = barn_in(&[("BARN_NODE", &address)], &[args, &["--json"]].concat()).failure();
-            assert_eq!(failure["hint"], "start one with `barn serve`", "{args:?}");
+            assert!(
+                failure["hint"].as_str().is_some_and(|hint| hint.contains("BARN_NODE")),
+                "{args:?}: {failure}"
+            );
         }
     }
     for args in COMMANDS {

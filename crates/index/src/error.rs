@@ -113,6 +113,8 @@ impl fmt::Display for TableError {
             }
             Self::NotANumber { why } => write!(f, "cannot be incremented: {why}"),
             Self::Unsupported { what, kind } => write!(f, "{what}: a {kind} table cannot"),
+            // Where it can be helped by deleting, the heap has said so.
+            Self::Full { why } if why.contains("delete something") => write!(f, "the table is full: {why}"),
             Self::Full { why } => write!(
                 f,
                 "the table is full: {why}; delete something, or give the node more memory (--memory)"

@@ -10,6 +10,9 @@ use std::path::Path;
 
 const LOCK: &str = "lock";
 
+/// How another data directory is named.
+pub(crate) const SETTING: &str = "--data DIRECTORY";
+
 /// A claim on a data directory, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
@@ -20,7 +23,7 @@ impl Claim {
     /// Claims a directory that is there.
     pub(crate) fn on(directory: &Path) -> Result<Self, ServerError> {
         let path = || directory.display().to_string();
-        let wrong = |cause| ServerError::Directory { path: path(), cause };
+        let wrong = |cause| ServerError::Directory { path: path(), setting: SETTING, cause };
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)

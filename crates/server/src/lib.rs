@@ -46,6 +46,8 @@ pub enum ServerError {
     Directory {
         /// Which.
         path: String,
+        /// By which setting another can be named.
+        setting: &'static str,
         /// What the system said.
         cause: std::io::Error,
     },
@@ -54,10 +56,12 @@ pub enum ServerError {
         /// Which.
         path: String,
     },
-    /// The socket's directory is another user's.
+    /// A directory that it needs is another user's.
     Foreign {
         /// Which.
         path: String,
+        /// By which setting another can be named.
+        setting: &'static str,
     },
 }
 
@@ -69,14 +73,16 @@ impl fmt::Display for ServerError {
             Self::Metrics { address, cause } => {
                 write!(f, "cannot listen on {address} for metrics: {cause}; choose another address")
             }
-            Self::Directory { path, cause } => write!(f, "cannot make or use the directory {path}: {cause}"),
+            Self::Directory { path, setting, cause } => {
+                write!(f, "cannot make or use the directory {path}: {cause}; name another ({setting})")
+            }
             Self::Claimed { path } => write!(
                 f,
                 "the data directory {path} is in use by another node: give this one its own (--data DIRECTORY), or none (--data none)"
             ),
-            Self::Foreign { path } => write!(
+            Self::Foreign { path, setting } => write!(
                 f,
-                "the directory {path} belongs to another user, who could stand in for this node: name another socket (--socket PATH)"
+                "the directory {path} belongs to another user, who could stand in for this node: name another ({setting})"
             ),
         }
     }
@@ -123,10 +129,11 @@ impl Server {
         for (index, bytes) in options.raw_regions().enumerate() {
             register(RegionId(RAW.0 + index as u32), bytes, Rights::READ, "raw")?;
         }
-        for directory in
-            options.shm.as_deref().and_then(Path::parent).into_iter().chain(options.data.as_deref())
-        {
-            make_private(directory)?;
+        if let Some(directory) = options.shm.as_deref().and_then(Path::parent) {
+            make_private(directory, "--socket PATH")?;
+        }
+        if let Some(directory) = &options.data {
+            make_private(directory, claim::SETTING)?;
         }
         let claim = options.data.as_deref().map(Claim::on).transpose()?;
         let status = Arc::new(Mutex::new(status));
@@ -215,7 +222,7 @@ impl Server {
 }
 
 /// Makes a directory that only this user can enter, if it is not there.
-fn make_private(directory: &Path) -> Result<(), ServerError> {
+fn make_private(directory: &Path, setting: &'static str) -> Result<(), ServerError> {
     use std::os::unix::fs::DirBuilderExt;
     if directory.as_os_str().is_empty() {
         return Ok(());
@@ -226,11 +233,11 @@ fn make_private(directory: &Path) -> Result<(), ServerError> {
         let foreign =
             directory != temporary && directory.starts_with(&temporary) && !claim::is_own(&metadata);
         let path = directory.display().to_string();
-        return if foreign { Err(ServerError::Foreign { path }) } else { Ok(()) };
+        return if foreign { Err(ServerError::Foreign { path, setting }) } else { Ok(()) };
     }
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(|cause| ServerError::Directory { path: directory.display().to_string(), cause })
+        .map_err(|cause| ServerError::Directory { path: directory.display().to_string(), setting, cause })
 }

@@ -155,8 +155,22 @@ impl Durable {
         self.changes = 0;
         if let Some(log) = &mut self.log {
             log.offer();
-            self.admission = log.admission();
+            let now = log.admission();
+            self.admit(now);
         }
+    }
+
+    /// What the log says now of further changes; whoever runs the node hears when it begins and ends to refuse them.
+    fn admit(&mut self, now: Admission) {
+        match (&self.admission, &now) {
+            (Admission::Stopped(_), Admission::Stopped(_)) => {}
+            (_, Admission::Stopped(error)) => {
+                tracing::warn!(%error, "writes that must survive are refused");
+            }
+            (Admission::Stopped(_), _) => tracing::info!("the log goes on, and writes are taken again"),
+            _ => {}
+        }
+        self.admission = now;
     }
 
     /// Everything that has changed goes to the writer: the poll loop is about to sleep, or somebody
@@ -166,7 +180,8 @@ impl Durable {
         (self.changes, self.awaited) = (0, false);
         if let Some(log) = &mut self.log {
             log.turn();
-            self.admission = log.admission();
+            let now = log.admission();
+            self.admit(now);
         }
     }
 

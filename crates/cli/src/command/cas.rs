@@ -12,6 +12,10 @@ use crate::command::put::put_for;
 use crate::duration::Time;
 use crate::entry;
 
+fn version(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "it is no version: `barn get --json` says the key's".to_string())
+}
+
 /// What to swap; its help is on [`super::Command::Cas`].
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  version=$(barn get config --json | jq -r .version)\n  \
@@ -21,6 +25,7 @@ pub struct Args {
     pub key: OsString,
 
     /// The version that it must still have, as `barn get --json` said.
+    #[arg(value_parser = version)]
     pub version: u64,
 
     /// The new value.

@@ -11,6 +11,10 @@ use crate::command::put::put_for;
 use crate::duration::Time;
 use crate::entry;
 
+fn whole_number(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "it is no whole number, such as 1 or -3, of 64 bits".to_string())
+}
+
 /// What to add to; its help is on [`super::Command::Incr`].
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  barn incr visits\n  barn incr stock:apples -3")]
@@ -19,7 +23,7 @@ pub struct Args {
     pub key: OsString,
 
     /// How much to add.
-    #[arg(default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(default_value_t = 1, allow_negative_numbers = true, value_parser = whole_number)]
     pub by: i64,
 
     /// How long a counter that is made by this is there for, such as 30s or 5m [default: for ever].

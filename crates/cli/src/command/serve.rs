@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use barn::node::{Progress, RecoveryStage, ShowProgress};
 use barn_fabric::Stopper;
 use barn_server::options::LogFormat;
-use barn_server::{Server, notify};
+use barn_server::{Server, ServerOptions, notify};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bytes::{Bytes, human};
@@ -56,7 +56,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let server = Server::start(&options).map_err(io::Error::other)?;
     let stopper = server.stopper();
     *stop.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(stopper.clone());
-    announce(&server, json)?;
+    announce(&server, &options, json)?;
     told(notify::ready(&format!("member {} serves", server.status().member)));
     if args.until_stdin_ends {
         std::thread::spawn(move || {
@@ -136,8 +136,11 @@ fn on_signals() -> io::Result<Stop> {
     Ok(stop)
 }
 
+/// Memory comes in multiples of this at the least: a huge page.
+const REGION_ROUND_BYTES: u64 = 2 << 20;
+
 /// Says where the node is, once it is ready: one line of JSON, or words.
-fn announce(server: &Server, json: bool) -> io::Result<()> {
+fn announce(server: &Server, options: &ServerOptions, json: bool) -> io::Result<()> {
     let status = server.status();
     let mut out = anstream::stdout().lock();
     if json {
@@ -170,6 +173,32 @@ fn announce(server: &Server, json: bool) -> io::Result<()> {
     if let Some(metrics) = server.metrics_address() {
         writeln!(out, "  http://{metrics}/metrics")?;
     }
-    writeln!(out, "Ctrl-C stops it; `barn ping` in another terminal talks to it.")?;
+    match &options.data {
+        Some(data) => writeln!(
+            out,
+            "  data in {}, {} unless a table says otherwise",
+            data.display(),
+            options.durability
+        )?,
+        None => writeln!(out, "  no data directory: nothing survives it")?,
+    }
+    let held: u64 =
+        status.regions.iter().filter(|region| region.purpose == "objects").map(|region| region.bytes).sum();
+    // What was asked for is rounded up to whole regions' blocks.
+    if held > options.memory_bytes.max(1).next_multiple_of(REGION_ROUND_BYTES) {
+        warn(&format!(
+            "the data directory has {} of memory in it, which is kept: --memory {} was less",
+            human(held),
+            human(options.memory_bytes)
+        ));
+    }
+    // A node at the usual place is found without being named.
+    let usual = options.shm.as_deref() == Some(&ServerOptions::default_socket());
+    let address = status.shm.as_ref().or(status.tcp.as_ref()).filter(|_| !usual);
+    let named = address.map(|address| format!(" {address}")).unwrap_or_default();
+    writeln!(out, "Ctrl-C stops it; `barn ping{named}` in another terminal talks to it.")?;
+    if let Some(address) = address {
+        writeln!(out, "Other commands find it by --node {address}, or BARN_NODE.")?;
+    }
     out.flush()
 }
