@@ -32,6 +32,8 @@ mod link;
 pub mod messaging;
 #[cfg(not(loom))]
 mod node;
+#[cfg(not(loom))]
+mod read_many;
 pub mod region;
 #[cfg(not(loom))]
 mod registry;

@@ -303,7 +303,7 @@ impl Operation<'_> {
 
 /// A READ where the region is mapped here.
 #[inline(always)]
-fn read_mapped(region: &RemoteRegion, offset: u64, into: &mut [u8]) -> Result<(), OperationError> {
+pub(crate) fn read_mapped(region: &RemoteRegion, offset: u64, into: &mut [u8]) -> Result<(), OperationError> {
     let Place::Mapped { words, grant, open } = &region.place else {
         return Err(OperationError::BadKey);
     };

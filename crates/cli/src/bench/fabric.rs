@@ -3,7 +3,8 @@
 //! | row | ours | beside |
 //! |---|---|---|
 //! | `shm/read-N/blocking` | dependent READs at random places | dependent bare loads through the same mapping |
-//! | `shm/read-N/pipelined` | READs, many at once on one thread | bare loads, prefetched |
+//! | `shm/read-N/pipelined` | READs, many at once on one thread (`read_many`) | bare loads, prefetched |
+//! | `…/read-64/futures` | the same READs as futures in a `Pipeline` | many at once |
 //! | `tcp/read-N/…` | the same over tcp | a bare socket that answers with N bytes |
 //! | `shm/rpc/…` | calls of 32 bytes | one cache line there and back; a bare ring |
 //! | `tcp/rpc/round-trip` | a call of 32 bytes | a bare socket echo whose ends spin |

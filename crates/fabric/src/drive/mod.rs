@@ -95,7 +95,6 @@ pub(crate) fn interleaved() -> bool {
 /// Whether the operation that is polled is all there is: whatever waited for more to be posted would
 /// wait in vain.
 #[inline]
-#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs posts lists"))]
 pub(crate) fn alone() -> bool {
     DRIVER.with(|driver| driver.alone.get())
 }

@@ -33,6 +33,21 @@ pub fn write_slot(words: &Words, at: u64, lap: u32, header: &MessageHeader, body
     let _ = words.store_word(at, arrival.to_bits(), order);
 }
 
+/// Whether a slot still holds an earlier lap than `lap`. A client that got an answer through the ring, because it
+/// was long, leaves its reply slot as it was, so that it may be much earlier.
+#[inline]
+fn is_earlier(number: u32, lap: u32) -> bool {
+    number < lap || lap == 1 && number == u32::MAX
+}
+
+/// Whether there is something to take from a slot with [`read_slot`], as far as a glance can tell.
+#[inline]
+pub fn has_arrived(words: &Words, at: u64, lap: u32) -> bool {
+    // What cannot be loaded is for `read_slot` to complain of.
+    let arrival = words.load_word(at, Ordering::Relaxed).map(Arrival::from_bits);
+    !arrival.is_ok_and(|arrival| is_earlier(arrival.number, lap))
+}
+
 /// Takes the message of lap `lap` from the slot at `at`, if it has arrived: its header, and its
 /// body onto the end of `into`.
 pub fn read_slot(
@@ -44,15 +59,8 @@ pub fn read_slot(
     // SYNC: Acquire, pairs with the Release store in `write_slot`.
     let order = if planted("slot_read_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
     let arrival = Arrival::from_bits(words.load_word(at, order)?);
-    let last = if lap == 1 { 0 } else { lap - 1 };
     if arrival.number != lap {
-        // Before a lap arrives its slot holds an earlier one: a client that got an answer
-        // through the ring, because it was long, leaves its reply slot as it was.
-        return if arrival.number <= last || lap == 1 && arrival.number == u32::MAX {
-            Ok(None)
-        } else {
-            Err(Corrupt)
-        };
+        return if is_earlier(arrival.number, lap) { Ok(None) } else { Err(Corrupt) };
     }
     if arrival.bytes as usize > MessageHeader::BYTES + SLOT_BODY_BYTES_MAX {
         return Err(Corrupt);
@@ -119,25 +127,30 @@ fn checksum(lap: u32, header: &MessageHeader, body: &[u8]) -> u32 {
 #[derive(Debug)]
 pub struct Window {
     slots: usize,
-    next: u64,
+    slot: usize,
+    lap: u32,
 }
 
 impl Window {
     /// A window of `slots` slots.
     pub fn new(slots: usize) -> Self {
-        Self { slots: slots.max(1), next: 0 }
+        Self { slots: slots.max(1), slot: 0, lap: 1 }
     }
 
     /// The slot and lap of the next request.
+    #[inline]
     pub fn current(&self) -> (usize, u32) {
-        let (slot, lap) = (self.next % self.slots as u64, self.next / self.slots as u64);
-        // Laps run from 1 and skip 0, as arrival numbers do.
-        (slot as usize, (lap % u64::from(u32::MAX)) as u32 + 1)
+        (self.slot, self.lap)
     }
 
     /// Goes on to the next.
+    #[inline]
     pub fn advance(&mut self) {
-        self.next += 1;
+        self.slot += 1;
+        if self.slot == self.slots {
+            // Laps run from 1 and skip 0, as arrival numbers do.
+            (self.slot, self.lap) = (0, Arrival::next(self.lap));
+        }
     }
 }
 

@@ -176,6 +176,12 @@ impl RingReader {
         Self { place, consumed, head: 0, at: 0, reported: 0, number: 1 }
     }
 
+    /// Whether the next message may be there.
+    #[inline]
+    pub fn has_next(&self) -> bool {
+        self.awaits(Arrival::from_bits(self.peek())) != Ok(false)
+    }
+
     /// Whether an arrival word is that of the next message; an earlier one's, or zero, is not.
     #[inline]
     fn awaits(&self, arrival: Arrival) -> Result<bool, Corrupt> {

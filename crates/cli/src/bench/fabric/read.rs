@@ -6,7 +6,7 @@ use std::io;
 use barn_fabric::region::Words;
 use barn_fabric::region::bare::{chase_next, chase_place};
 use barn_fabric::seam::{Random, Seeded};
-use barn_fabric::{Pipeline, RemoteRegion};
+use barn_fabric::{OperationError, Pipeline, RemoteRegion};
 
 use super::bare_tcp::{BareTcp, Ends};
 use super::{BARE_AHEAD, Bench, SIZES};
@@ -15,8 +15,10 @@ use crate::report::{Better, Row};
 
 /// READs in flight: enough to hide the latency of memory and of the page tables.
 const WINDOW: usize = 48;
-/// Bytes of a batch of READs.
-const BATCH_BYTES: usize = 256 << 10;
+/// Bytes of a batch of READs: what stays in a core's nearest cache, as a reader's buffers do that are used again.
+const BATCH_BYTES: usize = 32 << 10;
+/// The length of which READs are measured as futures in a pipeline, too.
+const FUTURES_BYTES: usize = 64;
 /// From here on a READ is a copy more than a wait: it stands beside a memcpy.
 const COPY_BYTES: usize = 64 << 10;
 
@@ -31,6 +33,9 @@ pub(super) fn measure(bench: &mut Bench, transport: &str) -> io::Result<()> {
         }
         if bench.wants(&format!("{name}/pipelined")) {
             pipelined(bench, &region, transport, bytes, &name)?;
+        }
+        if bytes == FUTURES_BYTES && bench.wants(&format!("{name}/futures")) {
+            futures(bench, &region, transport, &name);
         }
     }
     Ok(())
@@ -133,8 +138,33 @@ fn pipelined(
     Ok(())
 }
 
-/// READs at the offsets, over and over: a batch at a time into a buffer that stays in cache.
+/// The same READs as futures, as whoever mixes them with other operations has them, beside many at once.
+fn futures(bench: &mut Bench, region: &RemoteRegion, transport: &str, name: &str) {
+    let offsets = random_offsets(region.bytes(), FUTURES_BYTES);
+    let run = |count, each: Each| run_each(region, &offsets, FUTURES_BYTES, WINDOW, count, each);
+    let (ours, theirs) =
+        in_turn(bench.effort, |count| run(count, Each::Future), |count| run(count, Each::Range));
+    let row = Row::rate(format!("{name}/futures"), &rates(&ours))
+        .beside("the same, without futures", &rates(&theirs))
+        .with("transport", transport)
+        .with("bytes", FUTURES_BYTES)
+        .with("window", WINDOW);
+    bench.row(row);
+}
+
+/// What many READs are given as.
+#[derive(Clone, Copy)]
+enum Each {
+    Range,
+    Future,
+}
+
 fn run_pipeline(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize) {
+    run_each(region, offsets, bytes, window, count, Each::Range);
+}
+
+/// READs at the offsets, over and over: a batch at a time into a buffer that stays in cache.
+fn run_each(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: usize, count: usize, each: Each) {
     let batch = (BATCH_BYTES / bytes).clamp(window, 4096);
     let mut into = vec![0; batch * bytes];
     let mut total = 0u64;
@@ -142,9 +172,15 @@ fn run_pipeline(region: &RemoteRegion, offsets: &[u32], bytes: usize, window: us
         let indices = start..count.min(start + batch);
         let reads = indices.zip(into.chunks_exact_mut(bytes)).map(|(index, into)| {
             let offset = u64::from(offsets[index & (offsets.len() - 1)]);
-            region.read(offset, into)
+            (offset, into)
         });
-        Pipeline::new(window).run(reads, |done| done.expect("the node is there"));
+        let done = |done: Result<(), OperationError>| done.expect("the node is there");
+        match each {
+            Each::Range => region.read_many(window, reads, done),
+            Each::Future => {
+                Pipeline::new(window).run(reads.map(|(offset, into)| region.read(offset, into)), done);
+            }
+        }
         total = total.wrapping_add(if bytes < COPY_BYTES { sum(&into) } else { u64::from(into[0]) });
     }
     black_box(total);

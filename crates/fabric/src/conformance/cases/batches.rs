@@ -112,6 +112,23 @@ pub(crate) async fn pipelined_operations_are_all_right(harness: &dyn Harness) {
                 );
             }
             assert_eq!(done, 4 * (plan.len() + plan.len().min(500)));
+            for window in [0, 1, 7, 64] {
+                let mut into: Vec<Vec<u8>> = plan.iter().map(|(_, length)| vec![0; *length]).collect();
+                // One that is refused stands in nobody's way.
+                let mut beyond = [0; 8];
+                let reads = plan.iter().zip(&mut into).map(|((at, _), into)| (*at as u64, &mut into[..]));
+                let reads = [((64 << 10) - 7, &mut beyond[..])].into_iter().chain(reads);
+                let (mut right, mut refused) = (0, 0);
+                remote.read_many(window, reads, |done| match done {
+                    Ok(()) => right += 1,
+                    Err(OperationError::OutOfBounds { .. }) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                });
+                assert_eq!((right, refused), (plan.len(), 1), "{window} at once");
+                for ((at, length), into) in plan.iter().zip(&into) {
+                    assert_eq!(*into, bytes[*at..at + length], "{length} bytes at {at}, {window} at once");
+                }
+            }
             Box::pin(async {})
         });
         return harness.parallel(Style::InPlace, vec![job]).await;
