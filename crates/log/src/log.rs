@@ -132,16 +132,16 @@ impl Log {
         }
     }
 
-    /// Between turns, when much has been appended: hands it over if the writer has taken what it was given
-    /// before. If it has not, that waits to be written anyway; what came later goes with what is yet to come,
-    /// without being copied. As for [`Log::turn`], everything that was changed must have been appended.
+    /// Between turns, when some has been appended: hands it over once it is enough to be written, or old enough,
+    /// and the writer has taken what it was given before. Until then it stays where it is: what is handed over
+    /// behind something else is copied. As for [`Log::turn`], everything that was changed must have been appended.
     #[inline]
     pub fn offer(&mut self) {
-        let waits = !self.shared.lock().pending.is_empty();
-        if !waits || self.buffer.len() >= self.shared.options.gather_bytes || !self.waits.is_empty() {
+        let options = &self.shared.options;
+        let due = self.buffer.len() >= options.gather_bytes
+            || self.shared.now().saturating_sub(self.born) >= options.gather.as_nanos() as u64;
+        if !self.waits.is_empty() || self.shared.copied() || (due && self.shared.lock().pending.is_empty()) {
             self.turn();
-        } else if self.shared.copied() {
-            self.hand_over(false);
         }
     }
 

@@ -200,6 +200,14 @@ fn huge_pages_limit_only_where_shared_memory_gets_none_of_either_kind() {
         check(&diagnosis, "transparent, shared").fix.as_deref(),
         Some("echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled")
     );
+
+    // What a region got counts, whatever the setting says.
+    let machine = Fixture::new(&[never]);
+    let mut source = machine.source();
+    source.kernel.region_pages = Some(barn_fabric::region::Pages::Transparent);
+    let diagnosis = examine(&source);
+    assert_eq!(check(&diagnosis, "transparent, shared").status, Status::Good);
+    assert_eq!(check(&diagnosis, "2 MiB pages").status, Status::Note);
 }
 
 #[test]
@@ -210,6 +218,7 @@ fn kernel_that_refuses_seals_or_has_a_tiny_dev_shm_is_told_so() {
         sealed_memfd: Some(Err("F_SEAL_FUTURE_WRITE: Invalid argument".into())),
         event_poll: Some(Err("Function not implemented".into())),
         dev_shm: Some(SpaceBytes { total: 64 << 20, free: 64 << 20 }),
+        region_pages: None,
         library_path: vec![],
     };
     let diagnosis = examine(&source);

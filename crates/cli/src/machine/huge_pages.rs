@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::source::Source;
+use barn_fabric::region::Pages;
 
 /// Reserved and transparent huge pages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -22,6 +23,9 @@ pub struct HugePages {
     pub transparent: Option<String>,
     /// Transparent huge pages for shared memory, which is what regions are.
     pub transparent_shared: Option<String>,
+    /// Whether a region of 2 MiB got a transparent huge page when that was tried: since Linux 6.1 it can, whatever
+    /// the setting says, unless that is `deny`.
+    pub given_to_a_region: bool,
     /// How hard the kernel works for a huge page at the moment of a page fault.
     pub defrag: Option<String>,
 }
@@ -40,12 +44,17 @@ impl HugePages {
             free_1gib: pool(1_048_576, "free_hugepages"),
             transparent: transparent("enabled"),
             transparent_shared: transparent("shmem_enabled"),
+            given_to_a_region: source.kernel.region_pages == Some(Pages::Transparent),
             defrag: transparent("defrag"),
         }
     }
 
-    /// Whether a region can get transparent huge pages by asking (madvise).
+    /// Whether a region gets transparent huge pages if it asks for them.
     pub fn shared_by_madvise(&self) -> bool {
-        matches!(self.transparent_shared.as_deref(), Some("always" | "within_size" | "advise" | "force"))
+        self.given_to_a_region
+            || matches!(
+                self.transparent_shared.as_deref(),
+                Some("always" | "within_size" | "advise" | "force")
+            )
     }
 }

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use barn_fabric::region::{Pages, Region, RegionOptions};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create, statvfs};
 use rustix::io::{Errno, write};
@@ -32,6 +33,8 @@ pub struct Kernel {
     pub event_poll: Option<Result<(), String>>,
     /// Size and free space of `/dev/shm`.
     pub dev_shm: Option<SpaceBytes>,
+    /// The pages that a region of 2 MiB got.
+    pub region_pages: Option<Pages>,
     /// Extra directories that the dynamic linker searches (`LD_LIBRARY_PATH`).
     pub library_path: Vec<String>,
 }
@@ -114,6 +117,7 @@ impl Kernel {
             sealed_memfd: Some(try_sealed_memfd()),
             event_poll: Some(try_event_poll().map_err(|error| error.to_string())),
             dev_shm: space_of(Path::new("/dev/shm")),
+            region_pages: Region::allocate(&RegionOptions::readable(2 << 20)).ok().map(|it| it.pages()),
             library_path: std::env::var("LD_LIBRARY_PATH")
                 .map(|paths| paths.split(':').filter(|p| !p.is_empty()).map(str::to_owned).collect())
                 .unwrap_or_default(),

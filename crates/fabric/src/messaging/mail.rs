@@ -155,6 +155,7 @@ impl Mail {
 }
 
 /// The header of a message that a client sends.
+#[inline]
 pub(crate) fn header(kind: Kind, ticket: Ticket, method: u16, bytes: usize) -> MessageHeader {
     MessageHeader {
         id: ticket.0.into(),
@@ -168,6 +169,7 @@ pub(crate) fn header(kind: Kind, ticket: Ticket, method: u16, bytes: usize) -> M
 }
 
 /// The header of what a node says: a reply, or a message of its own.
+#[inline]
 pub(crate) fn said(kind: Kind, id: u64, status: u8, bytes: usize) -> MessageHeader {
     MessageHeader { status, id: id.into(), ..header(kind, Ticket(id), 0, bytes) }
 }

@@ -54,9 +54,9 @@ const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
 /// By words that are put together in registers: bytes that were stored in parts would be slow
 /// to load again for a wider copy, and this is on the way of every small message.
 #[inline]
-fn store_first(words: &Words, at: u64, header: &MessageHeader, first: &[u8]) -> Result<(), AccessError> {
+fn store_first(words: &Words, at: u64, header: [u64; HEADER_WORDS], first: &[u8]) -> Result<(), AccessError> {
     let mut line = [0; LINE_WORDS];
-    line[..HEADER_WORDS].copy_from_slice(&header.to_words());
+    line[..HEADER_WORDS].copy_from_slice(&header);
     // Most bodies fill the line, or are longer: their words are as many as the compiler knows.
     if let Some(full) = first.first_chunk::<FIRST_BYTES>() {
         for (word, bytes) in line[HEADER_WORDS..].iter_mut().zip(full.as_chunks::<WORD_BYTES>().0) {
@@ -95,7 +95,7 @@ fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
 /// Stores a header and a body in the lines from `at` on, leaving the first word of the first line
 /// for the arrival word and clearing that of every other.
 #[inline]
-fn store_lines(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
+fn store_lines(words: &Words, at: u64, header: [u64; HEADER_WORDS], body: &[u8]) -> Result<(), AccessError> {
     if body.len() <= FIRST_BYTES {
         return store_first(words, at + ARRIVAL_BYTES as u64, header, body);
     }
@@ -151,7 +151,7 @@ fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
 /// Stores a header and a body, which the caller has found room for, one after the other at `at`.
 fn store_message(words: &Words, at: u64, header: &MessageHeader, body: &[u8]) -> Result<(), AccessError> {
     let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
-    store_first(words, at, header, first)?;
+    store_first(words, at, header.to_words(), first)?;
     let rest_at = at + LINE_PAYLOAD_BYTES as u64;
     let (whole, last) = rest.split_at(rest.len() / WORD_BYTES * WORD_BYTES);
     words.store(rest_at, whole)?;

@@ -109,7 +109,15 @@ impl RingWriter {
     }
 
     /// Writes one message. `body` is at most [`piece_bytes_max`] long.
+    #[inline]
     pub fn push(&mut self, header: &MessageHeader, body: &[u8]) -> Result<(), Full> {
+        let [id, lengths, what] = header.to_words();
+        self.push_words(id, lengths, what, body)
+    }
+
+    /// The same with the header in registers: one that was just stored field by field is loaded whole only when
+    /// every store before it has reached the cache.
+    fn push_words(&mut self, id: u64, lengths: u64, what: u64, body: &[u8]) -> Result<(), Full> {
         debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));
         let ring = self.place.bytes as u64;
         let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;
@@ -123,7 +131,7 @@ impl RingWriter {
         let at = self.at;
         self.place.words.owns_to_write(self.place.base + at, cell as usize);
         // Offsets are in bounds by construction: the ring lies inside its memory.
-        let _ = store_lines(&self.place.words, self.place.base + at, header, body);
+        let _ = store_lines(&self.place.words, self.place.base + at, [id, lengths, what], body);
         self.publish((MessageHeader::BYTES + body.len()) as u32, cell);
         // The reader had the next lines last, a lap ago. Having them back by the time they are written
         // keeps cache misses out of the way of the messages to come: far enough ahead for some of

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub enum Pages {
     /// Reserved huge pages of 2 MiB (`vm.nr_hugepages`).
     Reserved,
-    /// Transparent huge pages for shared memory (`shmem_enabled`).
+    /// Transparent huge pages for shared memory: as the machine is set, or because they were asked for.
     Transparent,
     /// Pages of 4 KiB.
     Plain,
@@ -151,8 +151,9 @@ impl Region {
         rustix::fs::ftruncate(&file, bytes as u64).map_err(no_memory)?;
         let mapping = Mapping::map(file.as_fd(), bytes, true).map_err(no_memory)?;
         if pages == Pages::Transparent {
-            // Advice that is not taken leaves plain pages; what came of it is looked up below.
+            // What cannot be had leaves plain pages; what came of it is looked up below.
             let _ = mapping.advise_huge();
+            let _ = mapping.collapse();
         }
         match mapping.populate(true) {
             // A kernel before 5.14 cannot populate a mapping, but it can reserve a file's pages.

