@@ -1,14 +1,11 @@
 //! Memory for reads and writes past the page cache: it begins at a multiple of the unit.
 
-use barn_layout::log::LOG_UNIT_BYTES;
+use barn_fabric::region::PrivateMemory;
 use std::ops::{Deref, DerefMut};
 
 /// Bytes that begin at a multiple of the unit, and are kept from use to use.
 #[derive(Debug, Default)]
-pub(crate) struct Aligned {
-    memory: Vec<u8>,
-    start: usize,
-}
+pub(crate) struct Aligned(Option<PrivateMemory>);
 
 impl Aligned {
     /// Makes it at least so long; the first `kept` bytes stay, and what the others are means nothing.
@@ -16,10 +13,17 @@ impl Aligned {
         if bytes <= self.len() {
             return;
         }
-        let mut memory = vec![0; bytes + LOG_UNIT_BYTES];
-        let start = memory.as_ptr().align_offset(LOG_UNIT_BYTES);
-        memory[start..start + kept].copy_from_slice(&self[..kept]);
-        (self.memory, self.start) = (memory, start);
+        let mut memory = PrivateMemory::zeroed(bytes);
+        memory[..kept].copy_from_slice(&self[..kept]);
+        self.0 = Some(memory);
+    }
+
+    /// So many bytes from `at` on are stored to soon.
+    #[inline]
+    pub(crate) fn prefetch_for_store(&self, at: usize, bytes: usize) {
+        if let Some(memory) = &self.0 {
+            memory.prefetch_for_store(at, bytes);
+        }
     }
 }
 
@@ -28,22 +32,21 @@ impl Deref for Aligned {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        let end = self.memory.len().saturating_sub(LOG_UNIT_BYTES - self.start);
-        &self.memory[self.start..end.max(self.start)]
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
 impl DerefMut for Aligned {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        let end = self.memory.len().saturating_sub(LOG_UNIT_BYTES - self.start);
-        &mut self.memory[self.start..end.max(self.start)]
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use barn_layout::log::LOG_UNIT_BYTES;
 
     #[test]
     fn memory_is_aligned_and_what_is_kept_stays() {

@@ -21,8 +21,42 @@ pub(crate) fn checksum(head: &[u8], body: &[u8]) -> u64 {
     digest.finalize()
 }
 
+/// The polynomial of the checksum, its highest power last.
+const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
+
+/// The product of two polynomials modulo the checksum's, each with its highest power last.
+fn product(a: u64, mut b: u64) -> u64 {
+    let mut product = 0;
+    for power in 0..u64::BITS {
+        product ^= b & 0u64.wrapping_sub(a >> (u64::BITS - 1 - power) & 1);
+        b = b >> 1 ^ POLYNOMIAL & 0u64.wrapping_sub(b & 1);
+    }
+    product
+}
+
+/// The checksum of one thing behind another, from theirs and the second's length: the first's is moved on by as many
+/// zeros. About 3 µs, however long they are.
+fn joined(first: u64, second: u64, mut second_bytes: u64) -> u64 {
+    // x^8, squared again and again; what is wanted of it, collected.
+    let (mut power, mut moved) = (1 << (u64::BITS - 1 - 8), first);
+    while second_bytes > 0 {
+        if second_bytes & 1 == 1 {
+            moved = product(power, moved);
+        }
+        power = product(power, power);
+        second_bytes >>= 1;
+    }
+    moved ^ second
+}
+
+/// So much of a batch is summed up at once, while it is still in the first cache or the second.
+const SUMMED_BYTES: usize = 16 << 10;
+
 /// Memory that grew longer than this for one batch is given back.
-pub(crate) const KEPT_BYTES_MAX: usize = 32 << 20;
+const KEPT_BYTES_MAX: usize = 32 << 20;
+
+/// So much is fetched before it is written: for more, the CPU does it by itself.
+const FETCHED_BYTES_MAX: usize = 1 << 10;
 
 /// Records, with room for a frame's header before them and for its padding behind: what is appended here is
 /// written from here.
@@ -31,6 +65,9 @@ pub(crate) struct Batch {
     memory: Aligned,
     bytes: usize,
     records: u32,
+    /// The checksum of the first of them, and how many bytes those are.
+    digest: Option<crc_fast::Digest>,
+    digested: usize,
 }
 
 impl Batch {
@@ -55,10 +92,11 @@ impl Batch {
         self.memory.get(LogFrame::BYTES..LogFrame::BYTES + self.bytes).unwrap_or_default()
     }
 
-    /// Takes everything out; memory of more than so many bytes is given back.
-    pub(crate) fn clear(&mut self, kept_bytes_max: usize) {
+    /// Takes everything out, and keeps the memory, unless it is much.
+    pub(crate) fn clear(&mut self) {
         (self.bytes, self.records) = (0, 0);
-        if self.memory.len() > kept_bytes_max {
+        (self.digest, self.digested) = (None, 0);
+        if self.memory.len() > KEPT_BYTES_MAX {
             *self = Self::default();
         }
     }
@@ -77,6 +115,31 @@ impl Batch {
         second.copy_from_slice(parts[1]);
         self.bytes += more;
         self.records += records;
+        // What comes next is about as long. Whoever appends has other things to wait for meanwhile; stores that wait
+        // for their lines hold up whatever comes behind them.
+        self.memory.prefetch_for_store(from + more, more.min(FETCHED_BYTES_MAX));
+        if self.bytes - self.digested >= SUMMED_BYTES {
+            self.sum_up();
+        }
+    }
+
+    /// The checksum of all records, as far as there are any.
+    #[cold]
+    fn sum_up(&mut self) -> u64 {
+        let new = &self.memory[LogFrame::BYTES + self.digested..LogFrame::BYTES + self.bytes];
+        let empty = || crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+        let digest = self.digest.get_or_insert_with(empty);
+        digest.update(new);
+        self.digested = self.bytes;
+        digest.finalize()
+    }
+
+    /// The checksum of a header's first bytes and all records.
+    fn checksum(&mut self, head: &[u8]) -> u64 {
+        match self.digest {
+            None => checksum(head, self.bytes()),
+            Some(_) => joined(checksum(head, &[]), self.sum_up(), self.bytes as u64),
+        }
     }
 
     /// A header before the records and zeros behind them, up to a multiple of the unit.
@@ -121,7 +184,7 @@ pub(crate) fn seal(batch: &mut Batch, head: Head) -> &[u8] {
         reserved: U32::new(0),
         checksum: U64::new(0),
     };
-    header.checksum = U64::new(checksum(&header.as_bytes()[..COVERED_BYTES], batch.bytes()));
+    header.checksum = U64::new(batch.checksum(&header.as_bytes()[..COVERED_BYTES]));
     batch.framed(header.as_bytes())
 }
 
@@ -195,11 +258,28 @@ mod tests {
     }
 
     #[test]
+    fn long_batches_are_summed_up_on_the_way_to_the_same_checksum() {
+        let mut batch = Batch::default();
+        for (record, records) in [(1000, 3), (1000, 100), (SUMMED_BYTES, 2), (8, 50_000), (100_001, 7)] {
+            batch.clear();
+            for at in 0..records {
+                batch.append([&vec![at as u8; record / 2], &vec![at as u8 ^ 7; record - record / 2]], 1);
+            }
+            assert_eq!(batch.digest.is_some(), record * records >= SUMMED_BYTES);
+            let expected = checksum(&[5; COVERED_BYTES], batch.bytes());
+            assert_eq!(batch.checksum(&[5; COVERED_BYTES]), expected, "{records} of {record} bytes");
+            batch.append([&[9; 100], &[]], 1);
+            let expected = checksum(&[5; COVERED_BYTES], batch.bytes());
+            assert_eq!(batch.checksum(&[5; COVERED_BYTES]), expected, "and one more");
+        }
+    }
+
+    #[test]
     fn batches_are_aligned_and_padded_with_zeros_however_they_grow() {
         let mut batch = Batch::default();
         assert_eq!(batch.framed(&[1; 64]).len(), LOG_UNIT_BYTES, "of nothing");
         for bytes in [10_000, 1, 4096, 100_000, 64] {
-            batch.clear(usize::MAX);
+            batch.clear();
             let mut expected = vec![1; 64];
             for piece in 0..7 {
                 let piece = vec![piece + 2; bytes];
@@ -213,7 +293,8 @@ mod tests {
             assert_eq!(framed.as_ptr().align_offset(LOG_UNIT_BYTES), 0);
             assert_eq!(framed, expected);
         }
-        batch.clear(1000);
+        batch.append([&vec![1; KEPT_BYTES_MAX], &[]], 1);
+        batch.clear();
         assert_eq!(batch.memory.len(), 0, "more than is kept is given back");
     }
 }

@@ -42,6 +42,7 @@ mod log;
 pub mod names;
 mod options;
 mod parse;
+mod pending;
 mod record;
 mod recover;
 mod segment;

@@ -6,7 +6,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::error::LogError;
-use crate::frame::{Batch, KEPT_BYTES_MAX};
+use crate::frame::Batch;
 use crate::record::Record;
 use crate::shared::{Condition, NONE, Resting, Shared, Wait};
 use crate::stats::{LogStats, LogStatsHandle};
@@ -132,32 +132,28 @@ impl Log {
         }
     }
 
-    /// Between turns, when some has been appended: hands it over once it is enough to be written, or old enough,
-    /// and the writer has taken what it was given before. Until then it stays where it is: what is handed over
-    /// behind something else is copied. As for [`Log::turn`], everything that was changed must have been appended.
+    /// Between turns, when some has been appended: hands it over once it is enough to be written, or old enough
+    /// and the writer has taken what it was given before; little of it behind something else would be copied. As for [`Log::turn`], everything that was changed must have been appended.
     #[inline]
     pub fn offer(&mut self) {
         let options = &self.shared.options;
-        let due = self.buffer.len() >= options.gather_bytes
-            || self.shared.now().saturating_sub(self.born) >= options.gather.as_nanos() as u64;
-        if !self.waits.is_empty() || self.shared.copied() || (due && self.shared.lock().pending.is_empty()) {
+        let aged = || self.shared.now().saturating_sub(self.born) >= options.gather.as_nanos() as u64;
+        if self.buffer.len() >= options.gather_bytes
+            || !self.waits.is_empty()
+            || self.shared.copied()
+            || (aged() && self.shared.lock().pending.is_empty())
+        {
             self.turn();
         }
     }
 
-    fn hand_over(&mut self, stop: bool) {
+    pub(crate) fn hand_over(&mut self, stop: bool) {
         let mut state = self.shared.lock();
         let mut hurry = stop || !self.waits.is_empty();
         state.stop |= stop;
         state.waits.append(&mut self.waits);
         if !self.buffer.is_empty() {
-            if state.pending.is_empty() {
-                state.pending_born = self.born;
-                std::mem::swap(&mut state.pending, &mut self.buffer);
-            } else {
-                state.pending.append([self.buffer.bytes(), &[]], self.buffer.records());
-                self.buffer.clear(KEPT_BYTES_MAX);
-            }
+            state.pending.push(&mut self.buffer, self.born, self.shared.options.gather_bytes);
             if self.shared.oldest() == NONE {
                 self.shared.set_oldest(self.born);
             }
@@ -171,7 +167,7 @@ impl Log {
             hurry = true;
             self.shared.checkpoint_wake.notify_all();
         }
-        hurry |= state.pending.len() >= self.shared.options.gather_bytes || state.rotate_at.is_some();
+        hurry |= state.pending.bytes() >= self.shared.options.gather_bytes || state.rotate_at.is_some();
         let wake = match state.resting {
             Resting::Not => false,
             Resting::Nap => hurry,

@@ -5,8 +5,8 @@
 //! lock only moves memory. `written` and `synced` only grow, and `synced` never passes `written`.
 
 use crate::error::LogError;
-use crate::frame::Batch;
 use crate::options::LogOptions;
+use crate::pending::Pending;
 use crate::segment::SegmentInfo;
 use crate::stats::Counters;
 use crate::{Level, Position};
@@ -70,9 +70,8 @@ pub(crate) struct Checkpointing {
 /// What is behind the lock.
 pub(crate) struct State {
     /// Records that the writer has not taken yet, from `pending_start` on.
-    pub(crate) pending: Batch,
+    pub(crate) pending: Pending,
     pub(crate) pending_start: Position,
-    pub(crate) pending_born: u64,
     pub(crate) waits: Vec<Wait>,
     /// A new segment begins at this position, if that is possible.
     pub(crate) rotate_at: Option<Position>,
@@ -92,7 +91,7 @@ pub(crate) struct State {
 impl State {
     /// The end of what the writer was given.
     pub(crate) fn handed_over(&self) -> Position {
-        self.pending_start + self.pending.len() as u64
+        self.pending_start + self.pending.bytes() as u64
     }
 }
 
@@ -127,9 +126,8 @@ impl Shared {
         Self {
             checkpoint_due: AtomicU64::new(due),
             state: Mutex::new(State {
-                pending: Batch::default(),
+                pending: Pending::default(),
                 pending_start: position,
-                pending_born: NONE,
                 waits: Vec::new(),
                 rotate_at: None,
                 sync_to: 0,

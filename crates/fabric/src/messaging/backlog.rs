@@ -51,22 +51,23 @@ impl Backlog {
     /// Puts a message into the ring, in pieces if it is long; what finds no room waits.
     #[inline]
     pub(crate) fn push(&mut self, header: MessageHeader, body: &[u8]) {
-        // Nearly all are short and find room: their headers never are in memory but in the ring.
+        // Nearly all are short and find room: their headers are in registers until they are in the ring.
+        let [id, lengths, what] = header.to_words();
+        self.bytes_out += body.len() as u64;
         if self.waiting.is_empty()
             && body.len() <= piece_bytes_max(self.ring_bytes)
-            && self.writer.push(&header, body).is_ok()
+            && self.writer.push_words(id, lengths, what, body).is_ok()
         {
-            self.bytes_out += body.len() as u64;
             self.written = true;
             return;
         }
-        self.push_long(header, body);
+        self.push_long(id, lengths, what, body);
     }
 
     /// The same for what is long, or has to wait.
     #[inline(never)]
-    fn push_long(&mut self, header: MessageHeader, body: &[u8]) {
-        self.bytes_out += body.len() as u64;
+    fn push_long(&mut self, id: u64, lengths: u64, what: u64, body: &[u8]) {
+        let header = MessageHeader::from_words([id, lengths, what]);
         let mut sent = 0;
         if self.waiting.is_empty() && self.push_pieces(&header, body, 0, &mut sent) {
             return;

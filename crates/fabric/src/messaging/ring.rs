@@ -117,7 +117,7 @@ impl RingWriter {
 
     /// The same with the header in registers: one that was just stored field by field is loaded whole only when
     /// every store before it has reached the cache.
-    fn push_words(&mut self, id: u64, lengths: u64, what: u64, body: &[u8]) -> Result<(), Full> {
+    pub(super) fn push_words(&mut self, id: u64, lengths: u64, what: u64, body: &[u8]) -> Result<(), Full> {
         debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));
         let ring = self.place.bytes as u64;
         let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;

@@ -1,4 +1,4 @@
-//! Maps memory files: the only place that calls `mmap`, `munmap` and `madvise`.
+//! Maps memory files, and memory of this process alone: the only place that calls `mmap`, `munmap` and `madvise`.
 //!
 //! A mapping is made whole or not at all, and its pages are there before it is used: a file
 //! whose pages cannot be had gives an error here, never a SIGBUS later.
@@ -133,10 +133,103 @@ impl Mapping {
     }
 }
 
+/// Memory of this process alone, for much that is written and read from front to back: at a multiple of the page
+/// size, and in huge pages where it is long and there are any, so that a device is shown few pages instead of many.
+#[derive(Debug)]
+pub struct PrivateMemory(Mapping);
+
+impl PrivateMemory {
+    /// So many zeros, or some more. As with `Vec`, a process that has no memory left ends.
+    pub fn zeroed(bytes: usize) -> Self {
+        let unit = if bytes >= HUGE_PAGE_BYTES / 2 { HUGE_PAGE_BYTES } else { rustix::param::page_size() };
+        let bytes = bytes.max(1).next_multiple_of(unit);
+        Self::map(bytes, unit).unwrap_or_else(|_| {
+            std::alloc::handle_alloc_error(
+                std::alloc::Layout::array::<u8>(bytes).unwrap_or(std::alloc::Layout::new::<u8>()),
+            )
+        })
+    }
+
+    fn map(bytes: usize, unit: usize) -> Result<Self, Errno> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let more = bytes.checked_add(unit).ok_or(Errno::NOMEM)?;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), more, protection, flags)? };
+        let lead = (base as usize).next_multiple_of(unit) - base as usize;
+        let aligned = base.wrapping_byte_add(lead);
+        // SAFETY: what lies before and behind the aligned part was mapped just above, and nobody knows of it.
+        unsafe {
+            if lead > 0 {
+                rustix::mm::munmap(base, lead)?;
+            }
+            rustix::mm::munmap(aligned.wrapping_byte_add(bytes), unit - lead)?;
+        }
+        let mapping = Mapping { base: NonNull::new(aligned).ok_or(Errno::NOMEM)?, bytes };
+        if unit == HUGE_PAGE_BYTES {
+            // Without them it is slower, and nothing else.
+            let _ = mapping.advise_huge();
+        }
+        Ok(Self(mapping))
+    }
+}
+
+impl PrivateMemory {
+    /// Asks the CPU to have the lines from `at` on, for so many bytes, when they will be stored to.
+    #[inline]
+    pub fn prefetch_for_store(&self, at: usize, bytes: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        for line in (at..at + bytes).step_by(barn_layout::limits::LINE_BYTES) {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: a prefetch does not fault, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.0.base.as_ptr().cast::<i8>().wrapping_add(line)) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = (at, bytes);
+    }
+}
+
+impl std::ops::Deref for PrivateMemory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range is mapped, readable and initialised (zeros at first) for as long as `self` is there, and
+        // changes only through `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.0.base.as_ptr().cast(), self.0.bytes) }
+    }
+}
+
+impl std::ops::DerefMut for PrivateMemory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and nobody else has the range while `self` is borrowed for changes.
+        unsafe { std::slice::from_raw_parts_mut(self.0.base.as_ptr().cast(), self.0.bytes) }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map`, and `Words` keeps this alive for as long as
         // anything can reach it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_memory_is_zero_aligned_and_all_of_it_there() {
+        for (bytes, unit) in
+            [(0, 4096), (1, 4096), (5000, 4096), (1 << 20, HUGE_PAGE_BYTES), (5 << 20, HUGE_PAGE_BYTES)]
+        {
+            let mut memory = PrivateMemory::zeroed(bytes);
+            assert!(memory.len() >= bytes.max(1) && memory.len() < bytes + 2 * HUGE_PAGE_BYTES);
+            assert!((memory.as_ptr() as usize).is_multiple_of(unit));
+            assert!(memory.iter().all(|byte| *byte == 0));
+            memory.fill(7);
+            assert_eq!((memory[0], memory[memory.len() - 1]), (7, 7));
+        }
     }
 }

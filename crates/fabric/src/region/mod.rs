@@ -27,6 +27,8 @@ pub use words::{AccessError, AtomicU64, Ordering, Words, fence};
 
 #[cfg(not(loom))]
 pub use allocate::{MapError, Pages, Region, RegionError, RegionOptions, map_shared};
+#[cfg(not(loom))]
+pub use mapping::PrivateMemory;
 
 #[cfg(not(loom))]
 mod allocate;

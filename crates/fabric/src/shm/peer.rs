@@ -101,18 +101,18 @@ impl Answers {
 
 impl ReplySink for Answers {
     fn reply(&mut self, id: u64, status: Status, body: &[u8]) {
-        let header = said(Kind::Reply, id, status as u8, body.len());
         // A request that came in a slot is answered in its reply slot, if the answer fits.
         if let Some(slot) = self.slot_of(id)
             && let Some((_, lap)) = self.slots[slot].take()
             && body.len() <= SLOT_BODY_BYTES_MAX
         {
+            let header = said(Kind::Reply, id, status as u8, body.len());
             write_slot(&self.outbound, self.shape.reply_slot(slot) as u64, lap, &header, body);
             self.ring.written = true;
             self.ring.bytes_out += body.len() as u64;
             return;
         }
-        self.ring.push(header, body);
+        self.ring.push(said(Kind::Reply, id, status as u8, body.len()), body);
     }
 }
 

@@ -4,6 +4,7 @@
 //! the checksum over the chunks' checksums tells a missing, doubled or moved chunk.
 
 use super::Ended;
+use crate::aligned::Aligned;
 use crate::error::LogError;
 use crate::frame::checksum;
 use crate::log::Used;
@@ -11,7 +12,7 @@ use crate::names;
 use barn_fabric::seam::{Disk, DiskFile};
 use barn_fabric::{RegionId, Words};
 use barn_layout::limits::WORD_BYTES;
-use barn_layout::log::{CHUNK_MAGIC, ImageChunk};
+use barn_layout::log::{CHUNK_MAGIC, ImageChunk, LOG_UNIT_BYTES};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -32,7 +33,9 @@ pub(super) struct ImageWriter {
     synced_at: u64,
     chunks: u64,
     digest: crc_fast::Digest,
-    buffer: Vec<u8>,
+    /// What is not written yet begins here; it goes past the page cache, in whole units.
+    buffer: Aligned,
+    buffered: usize,
     /// The region that is being copied, and what of it is left.
     region_at: usize,
     ranges: Option<VecDeque<Range<u64>>>,
@@ -47,7 +50,7 @@ impl ImageWriter {
             }
             _ => {}
         }
-        let made = disk.create(&name);
+        let made = disk.create(&name).and_then(|_| disk.open_log(&name));
         let file = made.map_err(|error| Ended::Failed(LogError::failed("making", &name)(error)))?;
         let digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
         let chunk_bytes = chunk_bytes.next_multiple_of(WORD_BYTES).max(WORD_BYTES);
@@ -61,7 +64,8 @@ impl ImageWriter {
             synced_at: 0,
             chunks: 0,
             digest,
-            buffer: Vec::new(),
+            buffer: Aligned::default(),
+            buffered: 0,
             region_at: 0,
             ranges: None,
         })
@@ -108,8 +112,9 @@ impl ImageWriter {
         offset: u64,
         bytes: usize,
     ) -> Result<(), Ended> {
-        self.buffer.resize(ImageChunk::BYTES + bytes, 0);
-        let (head, body) = self.buffer.split_at_mut(ImageChunk::BYTES);
+        let (from, end) = (self.buffered, self.buffered + ImageChunk::BYTES + bytes);
+        self.buffer.grow(end.next_multiple_of(LOG_UNIT_BYTES), from);
+        let (head, body) = self.buffer[from..end].split_at_mut(ImageChunk::BYTES);
         let loaded = words.load(offset, body);
         loaded.map_err(|error| {
             Ended::Failed(LogError::failed("copying", &self.name)(io::Error::other(error)))
@@ -129,14 +134,33 @@ impl ImageWriter {
         header.checksum = U64::new(checksum(&header.as_bytes()[..CHUNK_COVERED_BYTES], body));
         head.copy_from_slice(header.as_bytes());
         self.digest.update(header.checksum.as_bytes());
-        let written = self.file.write_at(self.at, &self.buffer);
-        written.map_err(|error| Ended::Failed(LogError::failed("writing", &self.name)(error)))?;
-        self.at += self.buffer.len() as u64;
+        self.at += (end - from) as u64;
+        self.buffered = end;
         self.chunks += 1;
+        self.write(end / LOG_UNIT_BYTES * LOG_UNIT_BYTES)?;
         if self.at - self.synced_at >= SYNC_BYTES { self.sync() } else { Ok(()) }
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), Ended> {
+    /// Writes the first of what is buffered, whole units.
+    fn write(&mut self, bytes: usize) -> Result<(), Ended> {
+        let at = self.at - self.buffered as u64;
+        let written = if bytes > 0 { self.file.write_at(at, &self.buffer[..bytes]) } else { Ok(()) };
+        written.map_err(|error| Ended::Failed(LogError::failed("writing", &self.name)(error)))?;
+        self.buffer.copy_within(bytes.min(self.buffered)..self.buffered, 0);
+        self.buffered = self.buffered.saturating_sub(bytes);
+        Ok(())
+    }
+
+    /// Writes what is left, with zeros behind it to a whole unit, and makes all of it durable.
+    pub(super) fn finish(&mut self) -> Result<(), Ended> {
+        let bytes = self.buffered.next_multiple_of(LOG_UNIT_BYTES);
+        self.buffer.grow(bytes, self.buffered);
+        self.buffer[self.buffered..bytes].fill(0);
+        self.write(bytes)?;
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<(), Ended> {
         self.synced_at = self.at;
         self.file.sync().map_err(|error| Ended::Fatal(LogError::failed("syncing", &self.name)(error)))
     }

@@ -180,7 +180,7 @@ impl Checkpoint {
         }
         // From here on the owner may say where the copying ended; the sync takes its time meanwhile.
         self.shared.set_copied(true);
-        image.sync()?;
+        image.finish()?;
         failpoint("checkpoint-after-image");
         self.stage = Stage::End;
         if planted("log_manifest_before_end") {

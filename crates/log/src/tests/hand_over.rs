@@ -91,3 +91,19 @@ fn bytes_that_come_before_a_sync_do_not_wait_for_it() {
     assert_eq!(world.log.stats().written, second);
     assert!(matches!(world.log.admission(), Admission::Open));
 }
+
+/// Given more batches than the writer takes at once: a log that is stopped writes them all.
+#[test]
+fn what_waits_in_several_batches_is_written_when_the_log_stops() {
+    let mut world = World::new(6);
+    let mut last = 0;
+    for at in 0..3u8 {
+        let mut long = Record::default();
+        long.note_set(&[at], &vec![at; small().gather_bytes]);
+        last = world.log.append(&long);
+        world.log.offer();
+    }
+    world.log.hand_over(true);
+    while world.writer.step() != Next::Done {}
+    assert_eq!(world.log.stats().written, last);
+}

@@ -10,10 +10,10 @@ mod rotate;
 
 use crate::error::LogError;
 use crate::failpoint::failpoint;
-use crate::frame::{Batch, Head, KEPT_BYTES_MAX, frame_bytes, seal};
+use crate::frame::{Batch, Head, frame_bytes, seal};
 use crate::parse::whole_records;
 use crate::segment::{FRAMES_START, RESERVED_BYTES, Segment};
-use crate::shared::{NONE, Resting, Shared, State, Then, Wait};
+use crate::shared::{Resting, Shared, State, Then, Wait};
 use crate::stats::Counters;
 use crate::{Level, Position};
 use barn_fabric::seam::Disk;
@@ -155,7 +155,7 @@ impl Writer {
             self.result = Err(error);
             return Ok(false);
         }
-        if self.batch.is_empty() {
+        if self.batch.is_empty() && self.shared.lock().pending.is_empty() {
             self.mark(FRAME_STOPPED)?;
             self.answer_all(&LogError::Stopped);
             return Ok(false);
@@ -178,9 +178,8 @@ impl Writer {
         }
         if self.batch.is_empty() && self.is_due(&state, now) {
             self.position = state.pending_start;
-            state.pending_start = state.handed_over();
-            state.pending_born = NONE;
-            std::mem::swap(&mut state.pending, &mut self.batch);
+            state.pending.pop(&mut self.batch);
+            state.pending_start += self.batch.len() as u64;
         }
         state.stop
     }
@@ -193,8 +192,8 @@ impl Writer {
             || !state.waits.is_empty()
             || state.stop
             || state.sync_to > self.shared.synced();
-        let aged = state.pending_born.saturating_add(options.gather.as_nanos() as u64) <= now;
-        !state.pending.is_empty() && (hurry || aged || state.pending.len() >= options.gather_bytes)
+        let aged = state.pending.born().saturating_add(options.gather.as_nanos() as u64) <= now;
+        !state.pending.is_empty() && (hurry || aged || state.pending.bytes() >= options.gather_bytes)
     }
 
     /// Writes one frame of what was taken. Whether there was room.
@@ -239,7 +238,7 @@ impl Writer {
         self.position += bytes as u64;
         self.unsynced_since.get_or_insert(now);
         if self.batch_at == self.batch.len() {
-            self.batch.clear(KEPT_BYTES_MAX);
+            self.batch.clear();
             self.batch_at = 0;
         }
         Counters::add(&self.shared.counters.records, u64::from(records));
@@ -253,12 +252,12 @@ impl Writer {
         let from = match frame {
             Frame::Batch => &mut self.batch,
             Frame::Part(range, records) => {
-                self.part.clear(KEPT_BYTES_MAX);
+                self.part.clear();
                 self.part.append([&self.batch.bytes()[range], &[]], records);
                 &mut self.part
             }
             Frame::Mark => {
-                self.part.clear(KEPT_BYTES_MAX);
+                self.part.clear();
                 &mut self.part
             }
         };
@@ -288,7 +287,7 @@ impl Writer {
         self.shared.set_written(self.position);
         // The rest of a batch is as old as its beginning was: `oldest` stays.
         if self.batch.is_empty() {
-            self.shared.set_oldest(state.pending_born);
+            self.shared.set_oldest(state.pending.born());
         }
     }
 
@@ -342,12 +341,12 @@ impl Writer {
 
     /// After a failure: nothing is written or synced any more, and whoever waits is told.
     fn give_up(&mut self, error: LogError) -> Next {
-        self.batch.clear(KEPT_BYTES_MAX);
+        self.batch.clear();
         self.batch_at = 0;
         self.answer_all(&error);
         let mut state = self.shared.lock();
         state.pending_start = state.handed_over();
-        state.pending.clear(KEPT_BYTES_MAX);
+        state.pending.clear();
         // Looked at here, under the lock: who stops the log a moment ago would wait for ever.
         if state.stop {
             self.result = Err(error);
@@ -374,7 +373,7 @@ impl Writer {
             return Next::Again;
         }
         let gather_ns = shared.options.gather.as_nanos() as u64;
-        let gather = (!state.pending.is_empty()).then(|| state.pending_born.saturating_add(gather_ns));
+        let gather = (!state.pending.is_empty()).then(|| state.pending.born().saturating_add(gather_ns));
         // While bytes wait for their sync it looks as often for new ones: nobody wakes it for those, and
         // they must not become as old as the window meanwhile.
         let sync_ns = shared.options.sync_interval.as_nanos() as u64;
