@@ -152,6 +152,24 @@ impl Row {
         self.with("beside_low", theirs.low).with("beside_high", theirs.high)
     }
 
+    /// The same where each sample was taken right beside one of ours: the ratio is the middle one of the pairs', which
+    /// whatever slows both for a while does not change.
+    pub fn beside_in_turn(self, name: impl Into<String>, ours: &[f64], theirs: &[f64]) -> Self {
+        let pairs: Vec<f64> = ours
+            .iter()
+            .zip(theirs)
+            .filter(|(_, theirs)| **theirs > 0.0)
+            .map(|(ours, theirs)| ours / theirs)
+            .collect();
+        let mut row = self.beside(name, theirs);
+        if !pairs.is_empty() {
+            let spread = Spread::of(&pairs);
+            row.ratio = Some(spread.median);
+            row = row.with("ratio_low", spread.low).with("ratio_high", spread.high);
+        }
+        row
+    }
+
     /// Says what the value must be, and whether it is: `bound`, `bound_is` and `holds`.
     pub fn bound(self, bound: Bound) -> Self {
         let (word, limit, holds) = match bound {

@@ -8,9 +8,9 @@ use crate::frame::Batch;
 use crate::shared::NONE;
 use std::collections::VecDeque;
 
-/// So many empty batches are kept: the owner's next ones. 4: one is written, one waits, and the disk is seldom behind
-/// by more.
-const SPARES_MAX: usize = 4;
+/// So many empty batches are kept: the owner's next ones. 16: as much as may wait (the window); what a disk that was
+/// away for a moment leaves behind is not given back, only to be asked for again, full of zeros.
+const SPARES_MAX: usize = 16;
 
 /// What the writer has not taken yet.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use super::servers::Servers;
 use super::worker::{Order, Setup, Window};
 use crate::bench::client::ClientProcess;
 use crate::bench::timing::Effort;
+use crate::report::Spread;
 
 /// The core of a client that is alone; a server is on the other one.
 const CLIENT_CORE: usize = 0;
@@ -20,16 +21,14 @@ pub(super) struct Crew(Vec<ClientProcess>);
 pub(super) struct Measured {
     /// Keys a second, of all clients together, by window.
     pub(super) rates: Vec<f64>,
-    /// Keys in all.
-    pub(super) keys: u64,
-    /// CPU of the server, in all.
-    pub(super) server_seconds: f64,
+    /// CPU of the server for a million keys, by window.
+    pub(super) server_seconds: Vec<f64>,
 }
 
 impl Measured {
     /// CPU of the server for a million keys.
     pub(super) fn server_seconds_per_million(&self) -> f64 {
-        self.server_seconds * 1e6 / self.keys.max(1) as f64
+        if self.server_seconds.is_empty() { 0.0 } else { Spread::of(&self.server_seconds).median }
     }
 }
 
@@ -67,8 +66,9 @@ impl Crew {
                 let done = self.window(clients, *cell, slice, round)?;
                 if round > 0 {
                     measured.rates.push(done.iter().map(|done| done.keys as f64 / done.seconds).sum());
-                    measured.keys += done.iter().map(|done| done.keys).sum::<u64>();
-                    measured.server_seconds += servers.cpu_seconds(cell.subject) - before;
+                    let keys = done.iter().map(|done| done.keys).sum::<u64>();
+                    let used = servers.cpu_seconds(cell.subject) - before;
+                    measured.server_seconds.push(used * 1e6 / keys.max(1) as f64);
                 }
             }
         }

@@ -121,12 +121,12 @@ impl Results<'_> {
         let (cell, ours) = self.find(subject, batch)?;
         let seconds = Measured::server_seconds_per_million;
         let name = format!("{}/server-cpu", self.name(*cell));
-        let row = Row::new(name, "s per million", Better::Lower, &[seconds(ours)]);
+        let row = Row::new(name, "s per million", Better::Lower, &ours.server_seconds);
         let there = self.peers(peers, batch);
         let least = there.iter().min_by(|a, b| seconds(&a.1).total_cmp(&seconds(&b.1)));
         Some(match least {
             Some((cell, least)) => {
-                let row = row.beside(cell.subject.name(), &[seconds(least)]);
+                let row = row.beside(cell.subject.name(), &least.server_seconds);
                 row.with("peers", by_name(&there, seconds))
             }
             None => row,

@@ -10,7 +10,7 @@ use crate::bench::client::Said;
 use crate::bench::peer::{PeerError, memcached, redis};
 
 fn measured(rate: f64, server_seconds: f64) -> Measured {
-    Measured { rates: vec![rate; 3], keys: 1_000_000, server_seconds }
+    Measured { rates: vec![rate; 3], server_seconds: vec![server_seconds; 3] }
 }
 
 /// Ours get 60, peers 2 and 1 (memcached), the bare loads 100.
