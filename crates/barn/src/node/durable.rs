@@ -50,18 +50,25 @@ pub(super) struct Durable {
     /// Taken when it is stopped.
     log: Option<Log>,
     usual: Durability,
-    /// Changes since the writer was last given some.
+    /// Records since the writer was last given some.
     changes: u32,
+    /// Requests since the last record.
+    kept: u32,
     /// Whether somebody waits for one of them.
     awaited: bool,
     /// What the log said then of further ones. It looks at the clock for that: too dear for each.
     admission: Admission,
 }
 
-/// After so many changes they are offered to the writer. 256: under load about half a millisecond's; the poll
-/// loop sleeps after 50 µs without work, which hands them over, so that none waits here for 13 ms before it is
+/// After so many records they are offered to the writer. 64: under load about half a millisecond's; the poll
+/// loop sleeps after 50 µs without work, which hands them over, so that none waits here for long before it is
 /// offered.
-const TOGETHER: u32 = 256;
+const TOGETHER: u32 = 64;
+
+/// The changes of so many requests, or so many bytes of them, become one record, if nobody waits for them: to append
+/// one costs as much as to append some. 512 bytes: as many as are fetched before they are written (`log/frame.rs`).
+const KEPT_REQUESTS: u32 = 16;
+const KEPT_BYTES: usize = 512;
 
 impl fmt::Debug for Durable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,6 +101,7 @@ impl Durable {
             log: Some(log),
             usual: config.durability,
             changes: 0,
+            kept: 0,
             awaited: false,
             admission: Admission::Open,
         };
@@ -130,9 +138,21 @@ impl Durable {
         }
     }
 
+    /// Whether a request that changed so much, with those before it, may be answered without a look at the log: it
+    /// goes there with the next ones, at the latest when the poll loop has nothing to do.
+    #[inline]
+    pub(super) fn may_wait(&mut self, record: &Record, durability: Durability) -> bool {
+        self.kept += 1;
+        self.kept < KEPT_REQUESTS
+            && record.bytes() < KEPT_BYTES
+            && durability != Durability::Synced
+            && matches!(self.admission, Admission::Open)
+    }
+
     /// Hands a record to the log, and empties it.
     #[inline]
     pub(super) fn take(&mut self, record: &mut Record) -> Option<Position> {
+        self.kept = 0;
         if record.is_empty() {
             return None;
         }

@@ -224,6 +224,8 @@ impl NodeService {
 
     /// Begins a checkpoint, if it is time for one.
     fn checkpoint(&mut self) {
+        // All that was changed must be in the log's hands.
+        self.harvest();
         let Self { participant: Some(participant), durable: Some(durable), tables, regions, .. } = self
         else {
             return;
@@ -274,11 +276,16 @@ impl NodeService {
         let node = Surroundings { heap, configuration, member, now: &now, changed, durability };
         answer.clear();
         let handled = tables.handle(node, request.method, request.body, answer);
+        // Of requests that only look, nobody waits for the disk.
+        let handled = handled.map(|handled| if changes { handled.durability } else { Durability::Memory });
+        if let (Ok(durability), Some(durable)) = (&handled, &mut *durable)
+            && participant.changes().is_some_and(|record| durable.may_wait(record, *durability))
+        {
+            return reply.done(answer);
+        }
         let position = harvest(participant, durable);
         match (handled, durable) {
-            (Ok(handled), Some(durable)) => {
-                // Of requests that only look, nobody waits for the disk.
-                let durability = if changes { handled.durability } else { Durability::Memory };
+            (Ok(durability), Some(durable)) => {
                 let asked = Asked { durability: Some(durability), together: false };
                 durable.answer(reply, answer, position, asked);
             }
@@ -363,12 +370,14 @@ impl Service for NodeService {
     }
 
     fn pause(&mut self) {
+        self.harvest();
         if let Some(durable) = &mut self.durable {
             durable.pause();
         }
     }
 
     fn idle(&mut self) {
+        self.harvest();
         if let Some(durable) = &mut self.durable {
             durable.turn();
         }
@@ -382,6 +391,13 @@ fn handled(method: u16) -> Handled {
         _ if method == table_wire::Method::Update as u16 => Handled::TableUpdate,
         _ if (Method::Prepare as u16..=Method::Validate as u16).contains(&method) => Handled::Transaction,
         _ => Handled::Other,
+    }
+}
+
+impl Drop for NodeService {
+    fn drop(&mut self) {
+        // The log writes what it was given when it is dropped, a moment later.
+        self.harvest();
     }
 }
 
