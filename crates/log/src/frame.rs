@@ -35,7 +35,7 @@ fn product(a: u64, mut b: u64) -> u64 {
 }
 
 /// The checksum of one thing behind another, from theirs and the second's length: the first's is moved on by as many
-/// zeros. About 3 µs, however long they are.
+/// zeros. A few microseconds, however long they are.
 fn joined(first: u64, second: u64, mut second_bytes: u64) -> u64 {
     // x^8, squared again and again; what is wanted of it, collected.
     let (mut power, mut moved) = (1 << (u64::BITS - 1 - 8), first);

@@ -1,8 +1,8 @@
 //! The owner's side of a log: append, and at the end of a turn hand over.
 //!
 //! What always holds: [`Log::append`] copies into a buffer of the owner's own; it takes no lock,
-//! makes no system call and, once the buffers have grown, allocates nothing. The checksum is the
-//! writer's.
+//! makes no system call and, once the buffers have grown, allocates nothing. Every 16 KiB it sums up
+//! what was appended, while that is near; the rest of the checksum is the writer's.
 
 use crate::checkpoint::Checkpoint;
 use crate::error::LogError;
@@ -133,7 +133,8 @@ impl Log {
     }
 
     /// Between turns, when some has been appended: hands it over once it is enough to be written, or old enough
-    /// and the writer has taken what it was given before; little of it behind something else would be copied. As for [`Log::turn`], everything that was changed must have been appended.
+    /// and the writer has taken what it was given before; little of it behind something else would be copied. As
+    /// for [`Log::turn`], everything that was changed must have been appended.
     #[inline]
     pub fn offer(&mut self) {
         let options = &self.shared.options;

@@ -2,7 +2,8 @@
 //!
 //! What always holds:
 //! - one process has a data directory at a time;
-//! - a change is in the log's hands before anybody is told of it, and as far as was asked;
+//! - nobody is told of a change before the log has come as far as was asked. Where nothing was asked but that it be
+//!   logged in time, it is in the log's hands a few requests later, or once the poll loop has nothing to do;
 //! - who the node is, is in the log before it serves: after a restart it is the same member, with the
 //!   same regions and the same bytes in them.
 
@@ -66,7 +67,8 @@ pub(super) struct Durable {
 const TOGETHER: u32 = 64;
 
 /// The changes of so many requests, or so many bytes of them, become one record, if nobody waits for them: to append
-/// one costs as much as to append some. 512 bytes: as many as are fetched before they are written (`log/frame.rs`).
+/// one costs as much as to append some. 512 bytes: more, and a record would be longer than what was fetched to write it
+/// to (`log/frame.rs`).
 const KEPT_REQUESTS: u32 = 16;
 const KEPT_BYTES: usize = 512;
 
