@@ -58,20 +58,22 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 /// So much is fetched before it is written: for more, the CPU does it by itself.
 const FETCHED_BYTES_MAX: usize = 1 << 10;
 
-/// Records, with room for a frame's header before them and for its padding behind: what is appended here is
-/// written from here.
+/// Records, with room for a frame's header before them and for its padding behind: what is made here is written from
+/// here.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     memory: Aligned,
     bytes: usize,
     records: u32,
+    /// How long the record is that is being made behind them.
+    open: usize,
     /// The checksum of the first of them, and how many bytes those are.
     digest: Option<crc_fast::Digest>,
     digested: usize,
 }
 
 impl Batch {
-    /// How long all records are.
+    /// How long all complete records are.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes
@@ -82,45 +84,85 @@ impl Batch {
         self.bytes == 0
     }
 
-    /// How many records there are.
+    /// How many complete records there are.
     pub(crate) fn records(&self) -> u32 {
         self.records
     }
 
-    /// All records.
+    /// All complete records.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.memory.get(LogFrame::BYTES..LogFrame::BYTES + self.bytes).unwrap_or_default()
     }
 
     /// Takes everything out, and keeps the memory, unless it is much.
     pub(crate) fn clear(&mut self) {
-        (self.bytes, self.records) = (0, 0);
+        (self.bytes, self.records, self.open) = (0, 0, 0);
         (self.digest, self.digested) = (None, 0);
         if self.memory.len() > KEPT_BYTES_MAX {
             *self = Self::default();
         }
     }
 
-    /// Puts bytes behind what is there, which are so many records, in these parts.
+    /// Room for so many bytes more of the record that is being made.
     #[inline]
-    pub(crate) fn append(&mut self, parts: [&[u8]; 2], records: u32) {
-        let more = parts[0].len() + parts[1].len();
-        let from = LogFrame::BYTES + self.bytes;
+    pub(crate) fn room(&mut self, more: usize) -> &mut [u8] {
+        let from = LogFrame::BYTES + self.bytes + self.open;
         // A frame's padding always has room behind it.
         if from + more + LOG_UNIT_BYTES > self.memory.len() {
-            self.memory.grow(2 * (from + more + LOG_UNIT_BYTES), from.min(self.memory.len()));
+            self.grow(from, more);
         }
-        let (first, second) = self.memory[from..from + more].split_at_mut(parts[0].len());
-        first.copy_from_slice(parts[0]);
-        second.copy_from_slice(parts[1]);
+        self.open += more;
+        &mut self.memory[from..from + more]
+    }
+
+    #[cold]
+    fn grow(&mut self, from: usize, more: usize) {
+        self.memory.grow(2 * (from + more + LOG_UNIT_BYTES), from.min(self.memory.len()));
+    }
+
+    /// How long the record is that is being made.
+    #[inline]
+    pub(crate) fn open_len(&self) -> usize {
+        self.open
+    }
+
+    /// The record that is being made.
+    pub(crate) fn open_bytes(&self) -> &[u8] {
+        let from = LogFrame::BYTES + self.bytes;
+        self.memory.get(from..from + self.open).unwrap_or_default()
+    }
+
+    /// Forgets the record that is being made.
+    pub(crate) fn open_clear(&mut self) {
+        self.open = 0;
+    }
+
+    /// The record is complete but for its first bytes, which are these.
+    #[inline]
+    pub(crate) fn close(&mut self, header: &[u8]) {
+        let from = LogFrame::BYTES + self.bytes;
+        self.memory[from..from + header.len()].copy_from_slice(header);
+        self.complete(1);
+    }
+
+    /// What is being made is complete, and is so many records.
+    #[inline]
+    fn complete(&mut self, records: u32) {
+        let more = std::mem::take(&mut self.open);
         self.bytes += more;
         self.records += records;
-        // What comes next is about as long. Whoever appends has other things to wait for meanwhile; stores that wait
+        // What comes next is about as long. Whoever makes it has other things to wait for meanwhile; stores that wait
         // for their lines hold up whatever comes behind them.
-        self.memory.prefetch_for_store(from + more, more.min(FETCHED_BYTES_MAX));
+        self.memory.prefetch_for_store(LogFrame::BYTES + self.bytes, more.min(FETCHED_BYTES_MAX));
         if self.bytes - self.digested >= SUMMED_BYTES {
             self.sum_up();
         }
+    }
+
+    /// Puts bytes behind what is there, which are so many records.
+    pub(crate) fn append(&mut self, bytes: &[u8], records: u32) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.complete(records);
     }
 
     /// The checksum of all records, as far as there are any.
@@ -241,7 +283,7 @@ mod tests {
     fn a_frame_passes_only_whole_and_where_it_belongs() {
         let mut batch = Batch::default();
         let records = [5; 5000];
-        batch.append([&records, &[]], 1);
+        batch.append(&records, 1);
         let mut bytes = seal(&mut batch, HEAD).to_vec();
         assert_eq!(bytes.len() as u64, frame_bytes(records.len()));
         assert_eq!(look(&bytes, true, 7, 3), Found::Frame(HEAD, 5000));
@@ -263,12 +305,12 @@ mod tests {
         for (record, records) in [(1000, 3), (1000, 100), (SUMMED_BYTES, 2), (8, 50_000), (100_001, 7)] {
             batch.clear();
             for at in 0..records {
-                batch.append([&vec![at as u8; record / 2], &vec![at as u8 ^ 7; record - record / 2]], 1);
+                batch.append(&vec![at as u8; record], 1);
             }
             assert_eq!(batch.digest.is_some(), record * records >= SUMMED_BYTES);
             let expected = checksum(&[5; COVERED_BYTES], batch.bytes());
             assert_eq!(batch.checksum(&[5; COVERED_BYTES]), expected, "{records} of {record} bytes");
-            batch.append([&[9; 100], &[]], 1);
+            batch.append(&[9; 100], 1);
             let expected = checksum(&[5; COVERED_BYTES], batch.bytes());
             assert_eq!(batch.checksum(&[5; COVERED_BYTES]), expected, "and one more");
         }
@@ -278,12 +320,17 @@ mod tests {
     fn batches_are_aligned_and_padded_with_zeros_however_they_grow() {
         let mut batch = Batch::default();
         assert_eq!(batch.framed(&[1; 64]).len(), LOG_UNIT_BYTES, "of nothing");
-        for bytes in [10_000, 1, 4096, 100_000, 64] {
+        for bytes in [10_000, 2, 4096, 100_000, 64] {
             batch.clear();
             let mut expected = vec![1; 64];
             for piece in 0..7 {
                 let piece = vec![piece + 2; bytes];
-                batch.append([&piece[..bytes / 3], &piece[bytes / 3..]], 1);
+                // As a record is made: piece by piece, its header last.
+                let (head, rest) = piece.split_at(1);
+                batch.room(1);
+                batch.room(bytes / 3).copy_from_slice(&rest[..bytes / 3]);
+                batch.room(rest.len() - bytes / 3).copy_from_slice(&rest[bytes / 3..]);
+                batch.close(head);
                 expected.extend_from_slice(&piece);
             }
             assert_eq!((batch.len(), batch.records()), (7 * bytes, 7));
@@ -293,7 +340,7 @@ mod tests {
             assert_eq!(framed.as_ptr().align_offset(LOG_UNIT_BYTES), 0);
             assert_eq!(framed, expected);
         }
-        batch.append([&vec![1; KEPT_BYTES_MAX], &[]], 1);
+        batch.append(&vec![1; KEPT_BYTES_MAX], 1);
         batch.clear();
         assert_eq!(batch.memory.len(), 0, "more than is kept is given back");
     }

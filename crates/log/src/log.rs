@@ -1,12 +1,11 @@
 //! The owner's side of a log: append, and at the end of a turn hand over.
 //!
-//! What always holds: [`Log::append`] copies into a buffer of the owner's own; it takes no lock,
-//! makes no system call and, once the buffers have grown, allocates nothing. Every 16 KiB it sums up
-//! what was appended, while that is near; the rest of the checksum is the writer's.
+//! What always holds: the owner makes all changes in one [`Record`], whose memory is what is written in the end.
+//! [`Log::append`] copies nothing, takes no lock, makes no system call and, once the memory has grown, allocates
+//! nothing. Every 16 KiB it sums up what was appended, while that is near; the rest of the checksum is the writer's.
 
 use crate::checkpoint::Checkpoint;
 use crate::error::LogError;
-use crate::frame::Batch;
 use crate::record::Record;
 use crate::shared::{Condition, NONE, Resting, Shared, Wait};
 use crate::stats::{LogStats, LogStatsHandle};
@@ -40,12 +39,14 @@ pub enum Admission {
 
 /// A node's log. One thread has it, the one that changes the memory.
 ///
-/// Dropped, it writes and syncs what it can; [`Log::stop`] says whether that worked.
+/// Dropped, it writes and syncs what it was handed over, if it can; [`Log::stop`] says whether that worked, and takes
+/// the rest as well.
 pub struct Log {
-    buffer: Batch,
-    /// When the buffer's first record was appended.
+    /// When the first record was appended of those that were not handed over.
     born: u64,
     appended: Position,
+    /// How far they were handed over.
+    handed_over: Position,
     waits: Vec<Wait>,
     disk: Arc<dyn Disk>,
     log: u64,
@@ -66,9 +67,9 @@ impl Log {
     pub(crate) fn new(disk: Arc<dyn Disk>, log: u64, shared: Arc<Shared>, lock: Box<dyn DiskLock>) -> Self {
         let appended = shared.written();
         Self {
-            buffer: Batch::default(),
             born: NONE,
             appended,
+            handed_over: appended,
             waits: Vec::new(),
             disk,
             log,
@@ -84,19 +85,26 @@ impl Log {
         self
     }
 
-    /// Appends a record; gives the position at its end. The memory that it speaks of must have been
+    /// Appends a record, which is empty afterwards, for the next; gives the position at its end. It keeps the bytes
+    /// until they are handed over, and must be the same one each time. The memory that it speaks of must have been
     /// changed, or must be changed before the next [`Log::turn`] and [`Log::begin_checkpoint`].
     #[inline]
-    pub fn append(&mut self, record: &Record) -> Position {
+    pub fn append(&mut self, record: &mut Record) -> Position {
         if record.is_empty() {
             return self.appended;
         }
-        if self.buffer.is_empty() {
+        debug_assert_eq!(self.kept_back(), record.complete().len(), "another record than before");
+        if self.appended == self.handed_over {
             self.born = self.shared.now();
         }
-        record.append_to(&mut self.buffer);
-        self.appended += record.bytes() as u64;
+        self.appended += record.close() as u64;
         self.appended
+    }
+
+    /// How many bytes were appended and not handed over.
+    #[inline]
+    fn kept_back(&self) -> usize {
+        (self.appended - self.handed_over) as usize
     }
 
     /// Calls `then` once the log has come so far: on the writer's thread, or at once. An error means
@@ -121,14 +129,14 @@ impl Log {
         }
     }
 
-    /// Ends a turn of the poll loop; also called before it sleeps. Hands over what was appended: it
+    /// Ends a turn of the poll loop; also called before it sleeps. Hands over what was appended with this record: it
     /// is written at once if somebody waits, otherwise when enough has gathered or about a
     /// millisecond has passed, whether or not there is another turn. At this moment everything that
     /// was changed in memory must have been appended.
     #[inline]
-    pub fn turn(&mut self) {
-        if !self.buffer.is_empty() || !self.waits.is_empty() || self.shared.copied() {
-            self.hand_over(false);
+    pub fn turn(&mut self, record: &mut Record) {
+        if self.kept_back() > 0 || !self.waits.is_empty() || self.shared.copied() {
+            self.hand_over(Some(record), false);
         }
     }
 
@@ -136,25 +144,28 @@ impl Log {
     /// and the writer has taken what it was given before; little of it behind something else would be copied. As
     /// for [`Log::turn`], everything that was changed must have been appended.
     #[inline]
-    pub fn offer(&mut self) {
+    pub fn offer(&mut self, record: &mut Record) {
         let options = &self.shared.options;
         let aged = || self.shared.now().saturating_sub(self.born) >= options.gather.as_nanos() as u64;
-        if self.buffer.len() >= options.gather_bytes
+        if self.kept_back() >= options.gather_bytes
             || !self.waits.is_empty()
             || self.shared.copied()
             || (aged() && self.shared.lock().pending.is_empty())
         {
-            self.turn();
+            self.turn(record);
         }
     }
 
-    pub(crate) fn hand_over(&mut self, stop: bool) {
+    pub(crate) fn hand_over(&mut self, record: Option<&mut Record>, stop: bool) {
         let mut state = self.shared.lock();
         let mut hurry = stop || !self.waits.is_empty();
         state.stop |= stop;
         state.waits.append(&mut self.waits);
-        if !self.buffer.is_empty() {
-            state.pending.push(&mut self.buffer, self.born, self.shared.options.gather_bytes);
+        if let Some(record) = record.filter(|_| self.appended > self.handed_over) {
+            debug_assert!(record.is_empty(), "a change that was made and not appended");
+            debug_assert_eq!(self.kept_back(), record.complete().len(), "another record than before");
+            state.pending.push(record.complete(), self.born, self.shared.options.gather_bytes);
+            self.handed_over = self.appended;
             if self.shared.oldest() == NONE {
                 self.shared.set_oldest(self.born);
             }
@@ -217,8 +228,14 @@ impl Log {
     /// it is copied, and gives everything in it that is in use or was when the checkpoint began. At
     /// this moment everything that was changed in memory must have been appended. The copying is done
     /// by a thread of the log; it ends only after another [`Log::turn`].
-    pub fn begin_checkpoint(&mut self, notes: &Record, regions: Vec<(RegionId, Words)>, used: Used) {
-        let Some(checkpoint) = self.checkpoint_of(notes, regions, used) else { return };
+    pub fn begin_checkpoint(
+        &mut self,
+        record: &mut Record,
+        notes: &Record,
+        regions: Vec<(RegionId, Words)>,
+        used: Used,
+    ) {
+        let Some(checkpoint) = self.checkpoint_of(record, notes, regions, used) else { return };
         if let Some(last) = self.checkpoint.take() {
             let _ = last.join();
         }
@@ -237,6 +254,7 @@ impl Log {
     /// The work of a checkpoint that begins now, if none is under way.
     pub(crate) fn checkpoint_of(
         &mut self,
+        record: &mut Record,
         notes: &Record,
         regions: Vec<(RegionId, Words)>,
         used: Used,
@@ -255,7 +273,7 @@ impl Log {
             state.rotate_at = Some(self.appended);
             self.shared.set_copied(false);
         }
-        self.hand_over(false);
+        self.hand_over(Some(record), false);
         let number = self.shared.lock().checkpoint.number;
         let parts = (self.disk.clone(), self.shared.clone());
         Some(Checkpoint::new(parts, self.log, number, self.appended, notes, regions, used))
@@ -277,17 +295,17 @@ impl Log {
 
     /// Writes and syncs everything, and ends. A checkpoint that is under way is given up. If the disk is
     /// full it is tried once more; what then has no room is lost, and the error says so.
-    pub fn stop(mut self) -> Result<(), LogError> {
-        self.end()
+    pub fn stop(mut self, record: &mut Record) -> Result<(), LogError> {
+        self.end(Some(record))
     }
 
-    fn end(&mut self) -> Result<(), LogError> {
+    fn end(&mut self, record: Option<&mut Record>) -> Result<(), LogError> {
         {
             let mut state = self.shared.lock();
             state.checkpoint.cancelled = true;
             self.shared.checkpoint_wake.notify_all();
         }
-        self.hand_over(true);
+        self.hand_over(record, true);
         if let Some(checkpoint) = self.checkpoint.take() {
             let _ = checkpoint.join();
         }
@@ -303,6 +321,6 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // Whoever wants to know whether it worked calls `stop`.
-        let _ = self.end();
+        let _ = self.end(None);
     }
 }

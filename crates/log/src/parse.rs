@@ -88,7 +88,6 @@ pub(crate) fn whole_records(from: &[u8], bytes_max: usize) -> (usize, u32) {
 mod tests {
     use super::*;
     use crate::Record;
-    use crate::frame::Batch;
 
     #[test]
     fn what_goes_into_a_record_comes_out_of_it() {
@@ -98,11 +97,11 @@ mod tests {
         record.note_set(b"key", b"value");
         record.note_append(b"key", b"");
         record.note_remove(b"");
-        let mut batch = Batch::default();
-        record.append_to(&mut batch);
-        let bytes = batch.bytes();
-        assert_eq!(bytes.len(), record.bytes());
-        let mut from = bytes;
+        let (each, long) = (record.each().count(), record.bytes());
+        assert_eq!((each, record.close()), (5, long));
+        assert!(record.is_empty() && record.bytes() == 0 && record.each().next().is_none(), "the next one");
+        let mut from = record.complete().bytes();
+        assert_eq!(from.len(), long);
         let (mut entries, count) = take_record(&mut from).unwrap();
         assert_eq!((from.len(), count), (0, 5));
         let words: Vec<u8> = [[1; 8], [2; 8], [2; 8]].concat();
@@ -117,17 +116,17 @@ mod tests {
             assert_eq!(take_entry(&mut entries), Ok(entry));
         }
         assert!(entries.is_empty());
+        record.note_remove(b"another");
         record.clear();
-        assert!(record.is_empty());
+        assert!(record.is_empty() && record.complete().len() == long, "what was complete stays");
     }
 
     #[test]
     fn every_cut_is_noticed() {
         let mut record = Record::default();
         record.words(RegionId(1), 0, &[&[7; 24]]);
-        let mut batch = Batch::default();
-        record.append_to(&mut batch);
-        let bytes = batch.bytes();
+        record.close();
+        let bytes = record.complete().bytes();
         for cut in 0..bytes.len() {
             assert!(take_record(&mut &bytes[..cut]).is_err(), "{cut}");
             let mut entries = &bytes[LogRecord::BYTES.min(cut)..cut];
@@ -138,11 +137,12 @@ mod tests {
     #[test]
     fn frames_are_cut_between_records() {
         let mut record = Record::default();
-        record.words(RegionId(1), 0, &[&[7; 40]]);
-        let each = record.bytes();
-        let mut batch = Batch::default();
-        (0..5).for_each(|_| record.append_to(&mut batch));
-        let bytes = batch.bytes();
+        let mut each = 0;
+        for _ in 0..5 {
+            record.words(RegionId(1), 0, &[&[7; 40]]);
+            each = record.close();
+        }
+        let bytes = record.complete().bytes();
         assert_eq!(whole_records(bytes, usize::MAX), (5 * each, 5));
         assert_eq!(whole_records(bytes, 3 * each - 1), (2 * each, 2));
         assert_eq!(whole_records(bytes, 1), (each, 1), "one at least");

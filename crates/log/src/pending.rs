@@ -8,9 +8,9 @@ use crate::frame::Batch;
 use crate::shared::NONE;
 use std::collections::VecDeque;
 
-/// So many empty batches are kept: the owner's next ones. 16: as much as may wait (the window); what a disk that was
+/// So many empty batches are kept: the owner's next ones. 5: as much as may wait (the window); what a disk that was
 /// away for a moment leaves behind is not given back, only to be asked for again, full of zeros.
-const SPARES_MAX: usize = 16;
+const SPARES_MAX: usize = 5;
 
 /// What the writer has not taken yet.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Pending {
         self.bytes += batch.len();
         match self.batches.back_mut() {
             Some((_, last)) if last.len() + batch.len() <= joined_max => {
-                last.append([batch.bytes(), &[]], batch.records());
+                last.append(batch.bytes(), batch.records());
                 batch.clear();
             }
             _ => {
@@ -83,7 +83,7 @@ mod tests {
     fn short_ones_are_joined_and_long_ones_are_not_copied() {
         let (mut pending, mut batch, mut taken) = (Pending::default(), Batch::default(), Batch::default());
         let mut put = |pending: &mut Pending, bytes: usize, born: u64| {
-            batch.append([&vec![born as u8; bytes], &[]], 1);
+            batch.append(&vec![born as u8; bytes], 1);
             let at = batch.bytes().as_ptr();
             pending.push(&mut batch, born, 100);
             assert!(batch.is_empty());

@@ -1,7 +1,8 @@
-//! A record in the making: one atomic change, already in the form that it has on disk.
+//! A record in the making: one atomic change, already in the form that it has on disk and in the place from which it
+//! is written.
 //!
-//! What always holds: the bytes are whole entries, each a whole number of words; appending a record
-//! copies them as they are.
+//! What always holds: the bytes are whole entries, each a whole number of words; appending a record copies nothing, it
+//! says that the record is complete. Those that are stay before it until they are handed over.
 
 use crate::frame::Batch;
 use crate::parse::{Entry, take_entry};
@@ -11,10 +12,12 @@ use barn_layout::log::{EntryKind, LogEntry, LogRecord};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-/// One atomic change in the making: all of it is recovered, or nothing.
-#[derive(Clone, Debug, Default)]
+/// One atomic change in the making: all of it is recovered, or nothing. A log's owner makes all of its changes in the
+/// same one, one after another.
+#[derive(Debug, Default)]
 pub struct Record {
-    entries: Vec<u8>,
+    /// The changes that were appended to the log and not handed over, and this one.
+    batch: Batch,
     count: u32,
 }
 
@@ -26,25 +29,26 @@ impl Record {
 
     /// Takes everything out again, and keeps the memory.
     pub fn clear(&mut self) {
-        self.entries.clear();
+        self.batch.open_clear();
         self.count = 0;
     }
 
     /// What is in it: for whoever applies records without a log between.
     pub fn each(&self) -> impl Iterator<Item = Entry<'_>> {
-        let mut rest = &self.entries[..];
+        let mut rest = self.entries();
         // They were put together here, so they come apart.
         std::iter::from_fn(move || (!rest.is_empty()).then(|| take_entry(&mut rest).ok()).flatten())
     }
 
     /// How many bytes of log it takes.
+    #[inline]
     pub fn bytes(&self) -> usize {
-        LogRecord::BYTES + self.entries.len()
+        self.batch.open_len()
     }
 
     /// These bytes (a whole number of words, the parts one after another) are at `offset` of
     /// `region` from now on.
-    #[inline]
+    #[inline(always)]
     pub fn words(&mut self, region: RegionId, offset: u32, parts: &[&[u8]]) {
         debug_assert!((offset as usize).is_multiple_of(WORD_BYTES));
         self.entry(EntryKind::Words, region.0, offset, parts);
@@ -70,7 +74,7 @@ impl Record {
         self.entry(EntryKind::NoteRemove, key.len() as u32, 0, &[key]);
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self, kind: EntryKind, region: u32, offset: u32, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let header = LogEntry {
@@ -79,28 +83,41 @@ impl Record {
             offset: U32::new(offset),
             bytes: U32::new(bytes as u32),
         };
-        // All at once: what follows then never has to make room.
-        self.entries.reserve(LogEntry::BYTES + bytes.next_multiple_of(WORD_BYTES));
-        self.entries.extend_from_slice(header.as_bytes());
+        let begin = if self.count == 0 { LogRecord::BYTES } else { 0 };
+        let room = self.batch.room(begin + LogEntry::BYTES + bytes.next_multiple_of(WORD_BYTES));
+        let (head, mut rest) = room[begin..].split_at_mut(LogEntry::BYTES);
+        head.copy_from_slice(header.as_bytes());
         for part in parts {
-            self.entries.extend_from_slice(part);
+            let (to, behind) = rest.split_at_mut(part.len());
+            to.copy_from_slice(part);
+            rest = behind;
         }
-        let odd = bytes % WORD_BYTES;
-        if odd > 0 {
-            self.entries.extend_from_slice(&[0; WORD_BYTES][odd..]);
+        // Seldom: words are whole.
+        if !rest.is_empty() {
+            rest.fill(0);
         }
         self.count += 1;
     }
 
     /// The entries, as they are on disk.
     pub(crate) fn entries(&self) -> &[u8] {
-        &self.entries
+        self.batch.open_bytes().get(LogRecord::BYTES..).unwrap_or_default()
     }
 
-    /// Puts the record behind what is in `into`.
+    /// The record is complete, and the next one begins; gives how many bytes of log it takes.
     #[inline]
-    pub(crate) fn append_to(&self, into: &mut Batch) {
-        let header = LogRecord { bytes: U32::new(self.entries.len() as u32), entries: U32::new(self.count) };
-        into.append([header.as_bytes(), &self.entries], 1);
+    pub(crate) fn close(&mut self) -> usize {
+        let bytes = self.batch.open_len();
+        let header =
+            LogRecord { bytes: U32::new((bytes - LogRecord::BYTES) as u32), entries: U32::new(self.count) };
+        self.batch.close(header.as_bytes());
+        self.count = 0;
+        bytes
+    }
+
+    /// Those that are complete, and not handed over.
+    #[inline]
+    pub(crate) fn complete(&mut self) -> &mut Batch {
+        &mut self.batch
     }
 }

@@ -160,23 +160,22 @@ impl Durable {
         }
         let log = self.log.as_mut()?;
         let position = log.append(record);
-        record.clear();
         self.changes += 1;
         if self.changes >= TOGETHER {
-            self.offer();
+            self.offer(record);
         }
         Some(position)
     }
 
     /// Much has changed: the writer gets it if it can take it, and the log is asked whether it takes more.
     #[cold]
-    fn offer(&mut self) {
+    fn offer(&mut self, record: &mut Record) {
         if self.awaited {
-            return self.turn();
+            return self.turn(record);
         }
         self.changes = 0;
         if let Some(log) = &mut self.log {
-            log.offer();
+            log.offer(record);
             let now = log.admission();
             self.admit(now);
         }
@@ -198,10 +197,10 @@ impl Durable {
     /// Everything that has changed goes to the writer: the poll loop is about to sleep, or somebody
     /// waits.
     #[inline]
-    pub(super) fn turn(&mut self) {
+    pub(super) fn turn(&mut self, record: &mut Record) {
         (self.changes, self.awaited) = (0, false);
         if let Some(log) = &mut self.log {
-            log.turn();
+            log.turn(record);
             let now = log.admission();
             self.admit(now);
         }
@@ -209,9 +208,9 @@ impl Durable {
 
     /// The poll loop has taken all that had come.
     #[inline]
-    pub(super) fn pause(&mut self) {
+    pub(super) fn pause(&mut self, record: &mut Record) {
         if self.awaited {
-            self.turn();
+            self.turn(record);
         }
     }
 
@@ -250,11 +249,12 @@ impl Durable {
     }
 
     /// Waits until everything so far is on the disk.
-    pub(super) fn settle(&mut self, position: Option<Position>) -> Result<(), Error> {
-        let Some((log, position)) = self.log.as_mut().zip(position) else { return Ok(()) };
+    pub(super) fn settle(&mut self, record: &mut Record) -> Result<(), Error> {
+        let Some(position) = self.take(record) else { return Ok(()) };
+        let Some(log) = &mut self.log else { return Ok(()) };
         let (done, settled) = mpsc::channel();
         log.after(position, Level::Synced, Box::new(move |durable| drop(done.send(durable))));
-        log.turn();
+        log.turn(record);
         let failed = |why: String| Error::Node(format!("the node's log: {why}"));
         match settled.recv() {
             Ok(durable) => durable.map_err(|error| failed(error.to_string())),
@@ -268,18 +268,25 @@ impl Durable {
     }
 
     /// Begins one.
-    pub(super) fn checkpoint(&mut self, notes: &Record, regions: Vec<(RegionId, Words)>) {
+    pub(super) fn checkpoint(
+        &mut self,
+        record: &mut Record,
+        notes: &Record,
+        regions: Vec<(RegionId, Words)>,
+    ) {
+        // All that was changed must be in the log's hands.
+        self.take(record);
         if let Some(log) = &mut self.log {
-            log.begin_checkpoint(notes, regions, Box::new(|_, words| used_ranges(words)));
+            log.begin_checkpoint(record, notes, regions, Box::new(|_, words| used_ranges(words)));
         }
     }
-}
 
-impl Drop for Durable {
-    fn drop(&mut self) {
+    /// Writes and syncs everything, and ends.
+    pub(super) fn stop(&mut self, record: &mut Record) {
+        self.take(record);
         if let Some(log) = self.log.take() {
             // Whoever waited has been told what failed.
-            let _ = log.stop();
+            let _ = log.stop(record);
         }
     }
 }

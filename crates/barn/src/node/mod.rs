@@ -252,11 +252,10 @@ impl Node {
         }
         if let Some(durable) = &mut durable {
             participant.offer(Durability::Synced);
-            let position = participant.changes().and_then(|record| {
+            if let Some(record) = participant.changes() {
                 Durable::remember(started.member, record);
-                durable.take(record)
-            });
-            durable.settle(position)?;
+                durable.settle(record)?;
+            }
         }
         started.recovery = recovered.map(|recovered| Recovery {
             log: recovered.report,

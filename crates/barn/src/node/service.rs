@@ -224,8 +224,6 @@ impl NodeService {
 
     /// Begins a checkpoint, if it is time for one.
     fn checkpoint(&mut self) {
-        // All that was changed must be in the log's hands.
-        self.harvest();
         let Self { participant: Some(participant), durable: Some(durable), tables, regions, .. } = self
         else {
             return;
@@ -235,7 +233,9 @@ impl NodeService {
             Durable::remember(participant.member(), &mut notes);
             tables.remember(participant.heap(), &mut notes);
             participant.remember(&mut notes);
-            durable.checkpoint(&notes, regions.clone());
+            if let Some(record) = participant.changes() {
+                durable.checkpoint(record, &notes, regions.clone());
+            }
         }
     }
 
@@ -296,8 +296,17 @@ impl NodeService {
 
     /// Hands the log what has changed; nobody waits for it.
     fn harvest(&mut self) {
-        if let Self { participant: Some(participant), durable, .. } = self {
-            harvest(participant, durable);
+        self.with_log(|_, _| {});
+    }
+
+    /// Hands the log what has changed, and does something with it.
+    #[inline]
+    fn with_log(&mut self, act: impl FnOnce(&mut Durable, &mut Record)) {
+        if let Self { participant: Some(participant), durable: Some(durable), .. } = self
+            && let Some(record) = participant.changes()
+        {
+            durable.take(record);
+            act(durable, record);
         }
     }
 
@@ -370,17 +379,11 @@ impl Service for NodeService {
     }
 
     fn pause(&mut self) {
-        self.harvest();
-        if let Some(durable) = &mut self.durable {
-            durable.pause();
-        }
+        self.with_log(Durable::pause);
     }
 
     fn idle(&mut self) {
-        self.harvest();
-        if let Some(durable) = &mut self.durable {
-            durable.turn();
-        }
+        self.with_log(Durable::turn);
     }
 }
 
@@ -396,8 +399,7 @@ fn handled(method: u16) -> Handled {
 
 impl Drop for NodeService {
     fn drop(&mut self) {
-        // The log writes what it was given when it is dropped, a moment later.
-        self.harvest();
+        self.with_log(Durable::stop);
     }
 }
 

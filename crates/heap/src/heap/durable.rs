@@ -96,9 +96,14 @@ impl Heap {
     }
 
     /// Records slots that were made vacant just now.
+    #[inline]
     pub(super) fn recorded_vacant(&mut self, region: usize, offset: u64, purpose: Purpose) {
-        if purpose.is_durable() && !planted("vacated_slot_not_recorded") {
-            self.recorded(region, offset, 2 * WORD_BYTES);
+        let Some(record) = self.changes.as_mut().filter(|_| purpose.is_durable()) else { return };
+        let of = &self.regions[region];
+        let mut words = [0; 2];
+        // They were just written there.
+        if of.words.load_words(offset, &mut words).is_ok() && !planted("vacated_slot_not_recorded") {
+            record.words(of.id, offset as u32, &[words.map(u64::to_le_bytes).as_flattened()]);
         }
     }
 

@@ -62,7 +62,7 @@ fn a_full_disk_stops_the_log_until_there_is_room_and_loses_nothing() {
     while !matches!(world.log.admission(), Admission::Stopped(_)) {
         last = world.change();
         world.ask(last, Level::Synced);
-        world.log.turn();
+        world.turn();
         world.advance(2000);
         let _ = world.writer.step();
     }
@@ -85,7 +85,7 @@ fn a_log_that_is_behind_says_so_by_age_and_by_bytes() {
     let mut world = World::new(6);
     assert!(matches!(world.log.admission(), Admission::Open));
     world.change();
-    world.log.turn();
+    world.turn();
     world.advance(99_000);
     assert!(matches!(world.log.admission(), Admission::Open));
     world.advance(2_000);

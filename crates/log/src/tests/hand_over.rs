@@ -7,9 +7,8 @@ const GATHER_MICROS: u64 = 1_000;
 
 /// Appends a short record.
 fn append(world: &mut World) -> Position {
-    let mut record = Record::default();
-    record.note_set(b"note", &[7; 32]);
-    world.log.append(&record)
+    world.record.note_set(b"note", &[7; 32]);
+    world.log.append(&mut world.record)
 }
 
 /// Lets the writer work until it rests, and gives until when, in microseconds from now.
@@ -29,25 +28,24 @@ fn rest(world: &mut World) -> Option<u64> {
 fn what_is_offered_goes_once_it_is_due_and_the_writer_is_free() {
     let mut world = World::new(3);
     append(&mut world);
-    world.log.offer();
+    world.offer();
     rest(&mut world);
     assert_eq!(world.log.stats().written, 0, "neither old nor many");
     let first = append(&mut world);
     world.advance(GATHER_MICROS);
-    world.log.offer();
+    world.offer();
     let second = append(&mut world);
     world.advance(GATHER_MICROS);
-    world.log.offer();
+    world.offer();
     rest(&mut world);
     assert_eq!(world.log.stats().written, first, "the second was not handed over behind the first");
-    world.log.offer();
+    world.offer();
     rest(&mut world);
     assert_eq!(world.log.stats().written, second);
 
-    let mut long = Record::default();
-    long.note_set(b"long", &vec![1; small().gather_bytes]);
-    let last = world.log.append(&long);
-    world.log.offer();
+    world.record.note_set(b"long", &vec![1; small().gather_bytes]);
+    let last = world.log.append(&mut world.record);
+    world.offer();
     rest(&mut world);
     assert_eq!(world.log.stats().written, last, "enough to be written at once");
 }
@@ -57,16 +55,16 @@ fn what_is_offered_goes_once_it_is_due_and_the_writer_is_free() {
 fn what_was_kept_back_is_as_old_as_it_is() {
     let mut world = World::new(4);
     append(&mut world);
-    world.log.turn();
+    world.turn();
     append(&mut world);
-    world.log.offer();
+    world.offer();
     assert!(matches!(world.log.admission(), Admission::Open));
     world.advance(GATHER_MICROS);
     rest(&mut world);
     world.advance(small().window.as_micros() as u64);
     assert!(matches!(world.log.admission(), Admission::Behind), "the second is not written");
     // Whoever goes to sleep hands everything over.
-    world.log.turn();
+    world.turn();
     rest(&mut world);
     assert!(matches!(world.log.admission(), Admission::Open));
 }
@@ -77,12 +75,12 @@ fn what_was_kept_back_is_as_old_as_it_is() {
 fn bytes_that_come_before_a_sync_do_not_wait_for_it() {
     let mut world = World::new(5);
     append(&mut world);
-    world.log.turn();
+    world.turn();
     world.advance(GATHER_MICROS);
     let rests = rest(&mut world).expect("a sync is due in a second");
     assert!(rests <= GATHER_MICROS, "{rests} µs");
     let second = append(&mut world);
-    world.log.turn();
+    world.turn();
     for _ in 0..2 {
         let until = rest(&mut world).unwrap_or(0);
         world.advance(until);
@@ -98,12 +96,11 @@ fn what_waits_in_several_batches_is_written_when_the_log_stops() {
     let mut world = World::new(6);
     let mut last = 0;
     for at in 0..3u8 {
-        let mut long = Record::default();
-        long.note_set(&[at], &vec![at; small().gather_bytes]);
-        last = world.log.append(&long);
-        world.log.offer();
+        world.record.note_set(&[at], &vec![at; small().gather_bytes]);
+        last = world.log.append(&mut world.record);
+        world.offer();
     }
-    world.log.hand_over(true);
+    world.log.hand_over(Some(&mut world.record), true);
     while world.writer.step() != Next::Done {}
     assert_eq!(world.log.stats().written, last);
 }

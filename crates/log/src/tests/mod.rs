@@ -91,6 +91,8 @@ pub(super) struct World<D = SimulatedDisk> {
     pub(super) disk: D,
     pub(super) clock: Arc<ManualClock>,
     pub(super) log: Log,
+    /// In which its changes are made.
+    pub(super) record: Record,
     pub(super) writer: Writer,
     pub(super) checkpoint: Option<Checkpoint>,
     pub(super) memory: BTreeMap<RegionId, Words>,
@@ -136,7 +138,20 @@ impl<D: Disk + Clone + 'static> World<D> {
         assert!(recovered.fresh);
         let history = BTreeMap::from([(0, kept.clone())]);
         let (answers, random) = (Arc::default(), Seeded::new(seed));
-        Ok(Self { disk, clock, log, writer, checkpoint: None, memory, kept, history, answers, random })
+        let record = Record::default();
+        Ok(Self {
+            disk,
+            clock,
+            log,
+            record,
+            writer,
+            checkpoint: None,
+            memory,
+            kept,
+            history,
+            answers,
+            random,
+        })
     }
 
     pub(super) fn answers(&self) -> Answers {
@@ -164,7 +179,8 @@ impl<D: Disk + Clone + 'static> World<D> {
 
     /// Changes memory and notes, and appends a record of it.
     pub(super) fn change(&mut self) -> Position {
-        let mut record = Record::default();
+        // Here while the world is asked for other things.
+        let mut record = std::mem::take(&mut self.record);
         if self.memory.is_empty() || (self.memory.len() < REGIONS_MAX as usize && self.random.chance(50_000))
         {
             let region = RegionId(1 + self.memory.len() as u32);
@@ -191,7 +207,8 @@ impl<D: Disk + Clone + 'static> World<D> {
         if self.random.chance(300_000) {
             self.change_note(&mut record);
         }
-        let position = self.log.append(&record);
+        let position = self.log.append(&mut record);
+        self.record = record;
         self.history.insert(position, self.kept.clone());
         position
     }
@@ -224,7 +241,7 @@ impl<D: Disk + Clone + 'static> World<D> {
         }
         let regions = self.memory.iter().map(|(region, words)| (*region, words.clone())).collect();
         let used = |_: RegionId, words: &Words| vec![0..800, 800..words.bytes() as u64];
-        if let Some(checkpoint) = self.log.checkpoint_of(&notes, regions, Box::new(used)) {
+        if let Some(checkpoint) = self.log.checkpoint_of(&mut self.record, &notes, regions, Box::new(used)) {
             self.checkpoint = Some(checkpoint);
         }
     }
@@ -235,6 +252,14 @@ impl<D: Disk + Clone + 'static> World<D> {
         {
             self.checkpoint = None;
         }
+    }
+
+    pub(super) fn turn(&mut self) {
+        self.log.turn(&mut self.record);
+    }
+
+    pub(super) fn offer(&mut self) {
+        self.log.offer(&mut self.record);
     }
 
     pub(super) fn advance(&mut self, micros: u64) {
@@ -252,8 +277,8 @@ impl<D: Disk + Clone + 'static> World<D> {
                     _ => {}
                 }
             }
-            7..9 => self.log.turn(),
-            9..11 => self.log.offer(),
+            7..9 => self.turn(),
+            9..11 => self.offer(),
             11..15 => {
                 let _ = self.writer.step();
             }
@@ -273,7 +298,7 @@ impl<D: Disk + Clone + 'static> World<D> {
     /// Everything that was begun ends: nobody is left waiting, however often they have to be woken.
     pub(super) fn finish(&mut self) {
         for _ in 0..200 {
-            self.log.turn();
+            self.turn();
             self.checkpoint_step();
             if !matches!(self.writer.step(), Next::Again) && self.checkpoint.is_none() {
                 let answers = self.answers();

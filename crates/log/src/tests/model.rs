@@ -41,7 +41,8 @@ fn restart(world: World, power: bool, seed: u64) -> World {
     history.retain(|at, _| *at <= position);
     let answers = Answers { written: position, synced: position, ..Answers::default() };
     let answers = Arc::new(Mutex::new(answers));
-    World { disk, clock, log, writer, checkpoint: None, memory, kept, history, answers, random }
+    let record = Record::default();
+    World { disk, clock, log, record, writer, checkpoint: None, memory, kept, history, answers, random }
 }
 
 #[test]
@@ -105,9 +106,8 @@ fn a_log_that_is_stopped_says_so_and_has_everything() {
     (0..60).for_each(|_| world.act());
     let position = world.change();
     world.ask(position, Level::Synced);
-    let World { mut log, mut writer, disk, kept, answers, .. } = world;
-    log.turn();
-    drop(log);
+    let World { log, mut record, mut writer, disk, kept, answers, .. } = world;
+    log.stop(&mut record).unwrap();
     while writer.step() != Next::Done {}
     let answers = answers.lock().unwrap().clone();
     assert_eq!((answers.asked, answers.refused, answers.synced), (answers.answered, 0, position));

@@ -244,6 +244,7 @@ fn a_real_file_system_that_loses_power_keeps_what_was_answered_for() {
             disk,
             clock,
             log,
+            record: Record::default(),
             writer,
             checkpoint: None,
             memory,

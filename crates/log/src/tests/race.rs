@@ -22,7 +22,7 @@ fn a_copy_of_memory_that_changes_all_the_time_is_whole_after_replay() {
         let words = memory.region(RegionId(1), 2 * WORDS * 8).unwrap();
         let mut record = Record::default();
         record.region(RegionId(1), 2 * WORDS * 8);
-        log.append(&record);
+        log.append(&mut record);
         let mut random = Seeded::new(round);
         let mut value = 0;
         let mut image = None;
@@ -34,19 +34,18 @@ fn a_copy_of_memory_that_changes_all_the_time_is_whole_after_replay() {
                 let twin = at + WORDS * 8;
                 words.store_word(at, value, Ordering::Relaxed).unwrap();
                 words.store_word(twin, value, Ordering::Relaxed).unwrap();
-                record.clear();
                 let bytes = value.to_le_bytes();
                 record.words(RegionId(1), at as u32, &[&bytes]);
                 record.words(RegionId(1), twin as u32, &[&bytes]);
                 record.note_set(b"value", &bytes);
-                log.append(&record);
+                log.append(&mut record);
             }
-            log.turn();
+            log.turn(&mut record);
             if !log.stats().checkpoint_running {
                 let mut notes = Record::default();
                 notes.note_set(b"value", &value.to_le_bytes());
                 let all = |_: RegionId, words: &Words| std::iter::once(0..words.bytes() as u64).collect();
-                log.begin_checkpoint(&notes, vec![(RegionId(1), words.clone())], Box::new(all));
+                log.begin_checkpoint(&mut record, &notes, vec![(RegionId(1), words.clone())], Box::new(all));
             }
             if log.stats().checkpoints == 1 && image.is_none() {
                 image = Some(disk.after_power_loss(round));

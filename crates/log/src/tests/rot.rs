@@ -7,9 +7,9 @@ use barn_fabric::seam::Disk;
 fn stopped(seed: u64, acts: u64) -> (SimulatedDisk, Kept, BTreeMap<Position, Kept>) {
     let mut world = World::new(seed);
     (0..acts).for_each(|_| world.act());
-    let World { log, mut writer, disk, kept, history, checkpoint, .. } = world;
+    let World { log, mut record, mut writer, disk, kept, history, checkpoint, .. } = world;
     drop(checkpoint);
-    drop(log);
+    log.stop(&mut record).unwrap();
     while writer.step() != Next::Done {}
     (disk.after_power_loss(seed), kept, history)
 }
@@ -137,7 +137,7 @@ fn a_frame_that_an_old_file_still_holds_is_not_taken_for_a_new_one() {
     world.finish();
     for _ in 0..2 {
         world.change();
-        world.log.turn();
+        world.turn();
         world.advance(2000);
         let _ = world.writer.step();
     }

@@ -253,7 +253,7 @@ impl Writer {
             Frame::Batch => &mut self.batch,
             Frame::Part(range, records) => {
                 self.part.clear();
-                self.part.append([&self.batch.bytes()[range], &[]], records);
+                self.part.append(&self.batch.bytes()[range], records);
                 &mut self.part
             }
             Frame::Mark => {

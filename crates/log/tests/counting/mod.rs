@@ -34,7 +34,7 @@ pub(crate) fn recovered(directory: &Path) -> (u64, String) {
     let disk = Arc::new(SystemDisk::at(directory).unwrap());
     let (log, recovered) =
         open(disk, options(), &memory, &|_| {}, false).unwrap_or_else(|error| panic!("{error}"));
-    log.stop().unwrap();
+    log.stop(&mut Record::default()).unwrap();
     let words = memory.0.lock().unwrap().clone();
     let load = |at: u32| {
         words.as_ref().map_or(0, |words| words.load_word(u64::from(at), Ordering::Relaxed).unwrap())
@@ -52,7 +52,7 @@ pub(crate) fn count(directory: &Path, up_to: u64) {
     let there = memory.0.lock().unwrap().clone();
     let words = there.unwrap_or_else(|| {
         record.region(RegionId(1), REGION_BYTES);
-        log.append(&record);
+        log.append(&mut record);
         memory.region(RegionId(1), REGION_BYTES).unwrap()
     });
     let mut count = words.load_word(0, Ordering::Relaxed).unwrap();
@@ -60,17 +60,17 @@ pub(crate) fn count(directory: &Path, up_to: u64) {
     while count < up_to {
         count += 1;
         let filler = vec![count as u8; 8 * (1 + random.below(2000)) as usize];
-        record.clear();
         for (offset, bytes) in
             [(0, &count.to_le_bytes()[..]), (64, &filler), (LAST_WORD, &count.to_le_bytes())]
         {
             words.store(u64::from(offset), bytes).unwrap();
             record.words(RegionId(1), offset, &[bytes]);
         }
-        let position = log.append(&record);
+        let position = log.append(&mut record);
         if log.wants_checkpoint() {
             let all = |_: RegionId, words: &Words| std::iter::once(0..words.bytes() as u64).collect();
-            log.begin_checkpoint(&Record::default(), vec![(RegionId(1), words.clone())], Box::new(all));
+            let (notes, regions) = (Record::default(), vec![(RegionId(1), words.clone())]);
+            log.begin_checkpoint(&mut record, &notes, regions, Box::new(all));
         }
         let said = Box::new(move |result: Result<(), _>| {
             if result.is_ok() {
@@ -79,7 +79,7 @@ pub(crate) fn count(directory: &Path, up_to: u64) {
             }
         });
         log.after(position, Level::Synced, said);
-        log.turn();
+        log.turn(&mut record);
         // A few at once: group commits, and frames behind the one that is being synced.
         if count.is_multiple_of(3) {
             std::thread::sleep(Duration::from_micros(300));
