@@ -130,8 +130,8 @@ impl Log {
     }
 
     /// Ends a turn of the poll loop; also called before it sleeps. Hands over what was appended with this record: it
-    /// is written at once if somebody waits, otherwise when enough has gathered or about a
-    /// millisecond has passed, whether or not there is another turn. At this moment everything that
+    /// is written at once if somebody waits, otherwise when enough has gathered or a few
+    /// milliseconds have passed, whether or not there is another turn. At this moment everything that
     /// was changed in memory must have been appended.
     #[inline]
     pub fn turn(&mut self, record: &mut Record) {

@@ -25,7 +25,7 @@ pub struct LogOptions {
     /// writes a second cost little of the core that the owner may share, and 5 % of the window.
     pub gather: Duration,
     /// Bytes that are written at once even if nobody waits. 4 MiB: the disk is no faster with longer writes than 1 MiB,
-    /// but each costs the core that the owner may share some 70 µs, however long it is.
+    /// but one of those costs some 70 µs of the core that the owner may share, most of it for the call.
     pub gather_bytes: usize,
     /// The longest frame, unless one record is longer. 8 MiB: half the window, 4 ms of a disk.
     pub frame_bytes_max: usize,
