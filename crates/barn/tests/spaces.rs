@@ -382,6 +382,11 @@ fn one_writer_at_a_time_and_only_what_it_commits_counts() {
         assert_eq!(value(&range), 0, "a writer that is dropped changes nothing");
         until("the lease is given back", || their_range.lease(None).is_ok());
 
+        // Leased again at once: what was dropped ends by itself, and takes nothing of the next with it.
+        for _ in 0..20 {
+            let mut writer = their_range.lease(None).unwrap();
+            writer.write(CHUNK, b"never").unwrap();
+        }
         let mut writer = their_range.lease(None).unwrap();
         writer.write(7, b"b").unwrap();
         writer.abandon().unwrap();
@@ -389,6 +394,9 @@ fn one_writer_at_a_time_and_only_what_it_commits_counts() {
         writer.write(7, b"c").unwrap();
         writer.commit().unwrap();
         assert_eq!((value(&their_range), value(&range)), (b'c', 0));
+        let mut untouched = [1; 5];
+        their_range.map().unwrap().read(CHUNK, &mut untouched).unwrap();
+        assert_eq!(untouched, [0; 5], "nothing of the writers that were dropped");
         let refusal = refused(range.lease(None));
         assert!(matches!(&refusal, Refusal::WrongKind { why } if why.contains("refresh")), "{refusal:?}");
         range.refresh().unwrap();
@@ -405,6 +413,7 @@ fn one_writer_at_a_time_and_only_what_it_commits_counts() {
         assert_eq!(value(&range), b'c');
 
         // What does not fit is refused, and so is a commit after a write that failed.
+        until("the other has given it back", || range.lease(None).is_ok());
         let mut writer = range.lease(None).unwrap();
         assert!(matches!(
             writer.write(2 * CHUNK - 1, b"xy"),

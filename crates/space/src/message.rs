@@ -223,12 +223,16 @@ pub enum Request {
         address: u64,
     },
     /// Become the one writer of a copy-on-write range, and get fresh chunks for these parts of it.
-    /// Answered by `Leased`. Asked again while the lease lasts, it adds chunks and renews the lease.
+    /// Answered by `Leased`. Asked again while the lease lasts, it adds chunks and renews the lease; with a
+    /// later turn, it ends what the turn before had and begins anew.
     Lease {
         /// Who asks.
         session: SessionId,
         /// What it holds of the range.
         hold: HoldId,
+        /// Which of the hold's leases: the client counts them, from 1. What it says of an earlier one may
+        /// arrive when a later one has begun.
+        turn: u64,
         /// The numbers of the chunks to be written, within the range.
         chunks: Vec<u64>,
         /// For how long; 0 for the default.
@@ -241,15 +245,19 @@ pub enum Request {
         session: SessionId,
         /// What it holds of the range.
         hold: HoldId,
+        /// Which of its leases.
+        turn: u64,
         /// The version that `Leased` named.
         version: u64,
     },
-    /// End the lease without a switch. Answered by `Done`.
+    /// End the lease without a switch, unless a later one has begun. Answered by `Done`.
     Abandon {
         /// Who asks.
         session: SessionId,
         /// What it holds of the range.
         hold: HoldId,
+        /// Which of its leases.
+        turn: u64,
     },
     /// Move a hold to the newest version of its range. Answered by `Held`, with a new hold; the old one is
     /// let go.

@@ -61,7 +61,7 @@ mod tests {
             Request::Join { session, name, key: Some("00".into()) },
             Request::List,
             Request::Init { session, space, address: u64::MAX, bytes: 1, write: true },
-            Request::Lease { session, hold, chunks: vec![0, u64::MAX], lease_ms: 0 },
+            Request::Lease { session, hold, turn: 3, chunks: vec![0, u64::MAX], lease_ms: 0 },
             Request::Alive { sessions: vec![session] },
             Request::Attend {
                 member: MemberId(1),

@@ -141,6 +141,7 @@ const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
 const SPACE_STORIES: &str = "master::tests::stories";
 const SPACE_MODEL: &str = "whatever_clients_and_keepers_do_nothing_is_lost_doubled_or_torn";
 const WRITER_OVER: &str = "a_writer_whose_lease_has_ended_commits_nothing_though_nobody_else_took_it";
+const SPACE_TURNS: &str = "what_is_said_of_an_earlier_lease_does_nothing_to_the_one_that_has_begun";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
@@ -615,6 +616,9 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant { name: "space_writer_lease_not_ended", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
     Plant { name: "space_zombie_writer_kept", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
+    Plant { name: "space_lease_over_renewed", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
+    Plant { name: "space_turns_share_chunks", gate: unit("barn-space", SPACE_TURNS), fails: SPACE_TURNS },
+    Plant { name: "space_abandon_any_turn", gate: unit("barn-space", SPACE_TURNS), fails: SPACE_TURNS },
     Plant { name: "space_zombie_kept", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
     Plant { name: "space_freed_under_holders", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },
     Plant { name: "space_switch_loses_chunk", gate: unit("barn-space", SPACE_MODEL), fails: SPACE_MODEL },

@@ -31,6 +31,8 @@ pub(crate) struct Session {
     lost: AtomicBool,
     /// Until when the master keeps it for certain, in nanoseconds of our clock.
     valid_until: AtomicU64,
+    /// How many writers' leases it has begun.
+    turns: AtomicU64,
     /// Mappings and leases through which bytes can be written.
     writing: AtomicUsize,
     /// Requests that let go of what was dropped.
@@ -44,6 +46,7 @@ impl Session {
             lease_ms: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             valid_until: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             writing: AtomicUsize::new(0),
             dropped: Mutex::default(),
         }
@@ -81,6 +84,12 @@ impl Session {
     fn lease(&self) -> Duration {
         // ORDER: Relaxed: a number that stands alone.
         Duration::from_millis(self.lease_ms.load(Ordering::Relaxed))
+    }
+
+    /// The number of a writer's lease that is about to begin: larger than all before.
+    pub(super) fn next_turn(&self) -> u64 {
+        // ORDER: Relaxed: a number that stands alone.
+        self.turns.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Leaves a request to the task.

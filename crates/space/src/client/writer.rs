@@ -20,6 +20,8 @@ const FILL_BYTES: usize = 1 << 20;
 /// The lease on a copy-on-write range. Dropped without a commit, it changes nothing.
 pub struct Writer<'a> {
     range: &'a mut RangeHandle,
+    /// Which of the session's leases it is.
+    turn: u64,
     version: u64,
     lease: Duration,
     asked_ms: u64,
@@ -58,8 +60,9 @@ impl<'a> Writer<'a> {
         let chunks = vec![Place::default(); range.held.range.chunks.len()];
         let asked_ms = lease.map_or(0, |lease| (lease.as_millis() as u64).max(1));
         let _writing = range.held.session().write().ok_or(super::SpaceError::SessionLost)?;
+        let turn = range.held.session().next_turn();
         let (version, lease, broken, ended) = (0, Duration::ZERO, false, true);
-        let mut writer = Self { range, version, lease, asked_ms, chunks, broken, ended, _writing };
+        let mut writer = Self { range, turn, version, lease, asked_ms, chunks, broken, ended, _writing };
         writer.renew().await?;
         writer.ended = false;
         Ok(writer)
@@ -78,7 +81,7 @@ impl<'a> Writer<'a> {
     async fn ask_for(&mut self, chunks: Vec<u64>) -> Result<(Vec<(u64, Chunk)>, Vec<Pass>), WriteError> {
         let held = &self.range.held;
         let (session, hold) = (held.session().id, held.hold);
-        let request = Request::Lease { session, hold, chunks, lease_ms: self.asked_ms };
+        let request = Request::Lease { session, hold, turn: self.turn, chunks, lease_ms: self.asked_ms };
         match held.space.ask(&request).await? {
             Response::Leased { version, lease_ms, chunks, passes } => {
                 (self.version, self.lease) = (version, Duration::from_millis(lease_ms));
@@ -195,7 +198,8 @@ impl<'a> Writer<'a> {
         }
         let held = self.range.held.clone();
         let part = Some((held.address(), held.bytes));
-        let request = Request::Commit { session: held.session().id, hold: held.hold, version: self.version };
+        let (session, hold) = (held.session().id, held.hold);
+        let request = Request::Commit { session, hold, turn: self.turn, version: self.version };
         // Asked twice, it is done once: the master knows the version that the hold is on.
         let answer = held.space.ask_again(&request).await;
         // Switched or not, or not known: there is nothing left to abandon, or nobody to hear of it.
@@ -211,7 +215,7 @@ impl<'a> Writer<'a> {
     pub async fn abandon(mut self) -> Result<(), WriteError> {
         self.ended = true;
         let held = &self.range.held;
-        let request = Request::Abandon { session: held.session().id, hold: held.hold };
+        let request = Request::Abandon { session: held.session().id, hold: held.hold, turn: self.turn };
         held.space.ask(&request).await?;
         Ok(())
     }
@@ -221,7 +225,8 @@ impl Drop for Writer<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let held = &self.range.held;
-            held.session().later(Request::Abandon { session: held.session().id, hold: held.hold });
+            let (session, hold) = (held.session().id, held.hold);
+            held.session().later(Request::Abandon { session, hold, turn: self.turn });
             held.space.spaces().wake();
         }
     }

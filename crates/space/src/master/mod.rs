@@ -231,11 +231,13 @@ impl Master {
             }
             Request::Drop { session, hold } => self.drop_hold(session, hold)?,
             Request::Free { session, space, address } => self.free(session, space, address)?,
-            Request::Lease { session, hold, chunks, lease_ms } => {
-                self.lease(now, session, hold, &chunks, lease_ms)?
+            Request::Lease { session, hold, turn, chunks, lease_ms } => {
+                self.lease(now, session, (hold, turn), &chunks, lease_ms)?
             }
-            Request::Commit { session, hold, version } => self.commit(session, hold, version)?,
-            Request::Abandon { session, hold } => self.abandon(session, hold)?,
+            Request::Commit { session, hold, turn, version } => {
+                self.commit(session, (hold, turn), version)?
+            }
+            Request::Abandon { session, hold, turn } => self.abandon(session, (hold, turn))?,
             Request::Refresh { session, hold } => self.refresh(session, hold)?,
             Request::Alive { sessions } => self.alive(sessions),
             Request::Attend { member, life, free_bytes, done } => {

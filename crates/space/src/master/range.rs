@@ -38,6 +38,8 @@ pub(super) struct Hold {
     pub(super) first: u64,
     pub(super) slots: Vec<Slot>,
     write: bool,
+    /// The last of its leases that has begun.
+    pub(super) turn: u64,
     /// Whether its version is one that it has committed itself.
     pub(super) committed: bool,
 }
@@ -193,6 +195,7 @@ impl Master {
             first: chunks.start,
             slots,
             write,
+            turn: 0,
             committed: false,
         };
         self.holds.insert(hold, held);

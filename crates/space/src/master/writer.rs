@@ -1,8 +1,9 @@
 //! Copy-on-write ranges (RStore section III-G): one writer by lease, fresh chunks, and a switch.
 //!
 //! What always holds: a range has one writer at most; readers see all of a commit or nothing of it; a lease
-//! that has ended commits nothing, whether or not somebody else has it by then; chunks that a writer lost with
-//! its lease are not used again, for it may still be writing to them.
+//! that has ended commits nothing and is not renewed, whether or not somebody else has it by then; what is said
+//! of an earlier lease of the same hold does nothing to a later one; chunks that a writer lost with its lease
+//! are not used again, for it may still be writing to them.
 
 use super::Master;
 use super::chunks::{Place, Slot};
@@ -17,6 +18,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) hold: HoldId,
+    turn: u64,
     lease: GrantedLease,
     /// The version that its commit will make.
     version: u64,
@@ -29,12 +31,13 @@ impl Master {
         &mut self,
         now: Duration,
         session: SessionId,
-        hold: HoldId,
+        (hold, turn): (HoldId, u64),
         chunks: &[u64],
         lease_ms: u64,
     ) -> Result<Response, Refusal> {
         let wanted: BTreeSet<u64> = chunks.iter().copied().collect();
         let (id, address) = self.check_lease(now, session, hold, &wanted)?;
+        let goes_on = self.goes_on(id, address, (hold, turn))?;
         let lease_ms = match lease_ms {
             0 => WRITER_LEASE_MS_DEFAULT,
             asked => asked.min(WRITER_LEASE_MS_MAX),
@@ -43,17 +46,25 @@ impl Master {
         let pool = &self.pool;
         let Some(space) = self.spaces.get_mut(&id) else { return Err(Refusal::NoHold) };
         let Some(range) = space.ranges.get_mut(&address) else { return Err(Refusal::NoHold) };
-        let fresh = range.writer.as_ref().map(|writer| &writer.fresh);
+        let fresh = range.writer.as_ref().filter(|_| goes_on).map(|writer| &writer.fresh);
         let has = |number: &u64| {
             fresh.and_then(|fresh| fresh.get(number)).is_some_and(|s| pool.get(s.id).is_some())
         };
         let missing: Vec<u64> = wanted.iter().copied().filter(|number| !has(number)).collect();
         let count = missing.len() as u64;
         space.check_free(count)?;
+        if !goes_on && !planted("space_turns_share_chunks") {
+            self.end_writer(id, address, true);
+        }
+        if let Some(hold) = self.holds.get_mut(&hold) {
+            hold.turn = turn;
+        }
+        let Some(space) = self.spaces.get_mut(&id) else { return Err(Refusal::NoHold) };
         let Some(range) = space.ranges.get_mut(&address) else { return Err(Refusal::NoHold) };
         let version = range.version + 1;
         let writer = range.writer.get_or_insert_with(|| Writer {
             hold,
+            turn,
             lease: GrantedLease::new(now, lease),
             version,
             fresh: BTreeMap::new(),
@@ -109,20 +120,35 @@ impl Master {
         Ok((space, address))
     }
 
+    /// Whether this is the lease that the hold has; a later one begins anew. One that was over is refused: its
+    /// chunks are gone, and its commit would miss what was written to them.
+    fn goes_on(&self, id: SpaceId, address: u64, (hold, turn): (HoldId, u64)) -> Result<bool, Refusal> {
+        let last = self.holds.get(&hold).ok_or(Refusal::NoHold)?.turn;
+        let range = self.space(id)?.ranges.get(&address).ok_or(Refusal::NoHold)?;
+        let goes_on = range.writer.as_ref().is_some_and(|writer| writer.turn == turn);
+        if goes_on || turn > last || planted("space_lease_over_renewed") {
+            return Ok(goes_on);
+        }
+        Err(Refusal::LeaseOver)
+    }
+
     pub(super) fn commit(
         &mut self,
         session: SessionId,
-        id: HoldId,
+        (id, turn): (HoldId, u64),
         version: u64,
     ) -> Result<Response, Refusal> {
         let hold = self.held_by(session, id)?;
         let (space, address, first) = (hold.space, hold.address, hold.first);
         // The first answer was lost.
-        if hold.committed && hold.version == version {
+        if hold.committed && (hold.turn, hold.version) == (turn, version) {
             return self.held(id);
         }
         let range = self.space(space)?.ranges.get(&address).ok_or(Refusal::LeaseOver)?;
-        let writer = range.writer.as_ref().filter(|writer| (writer.hold, writer.version) == (id, version));
+        let writer = range
+            .writer
+            .as_ref()
+            .filter(|writer| (writer.hold, writer.turn, writer.version) == (id, turn, version));
         let writer = writer.ok_or(Refusal::LeaseOver)?;
         let after =
             (first..).zip(&hold.slots).map(|(number, slot)| writer.fresh.get(&number).unwrap_or(slot));
@@ -172,12 +198,18 @@ impl Master {
         }
     }
 
-    pub(super) fn abandon(&mut self, session: SessionId, id: HoldId) -> Result<Response, Refusal> {
+    pub(super) fn abandon(
+        &mut self,
+        session: SessionId,
+        (id, turn): (HoldId, u64),
+    ) -> Result<Response, Refusal> {
         let hold = self.held_by(session, id)?;
         let (space, address) = (hold.space, hold.address);
         let range = self.space(space)?.ranges.get(&address);
         let writer = range.and_then(|range| range.writer.as_ref());
-        if writer.is_some_and(|writer| writer.hold == id) {
+        let same =
+            |writer: &Writer| writer.hold == id && (writer.turn == turn || planted("space_abandon_any_turn"));
+        if writer.is_some_and(same) {
             self.end_writer(space, address, true);
         }
         Ok(Response::Done)

@@ -42,6 +42,8 @@ pub(super) struct Clients {
     pub(super) keys: BTreeMap<String, Keys>,
     holds: BTreeMap<HoldId, Held>,
     writing: BTreeMap<HoldId, Writing>,
+    /// The last of each hold's leases that was asked for.
+    turns: BTreeMap<HoldId, u64>,
     /// What is in the newest version of each range.
     contents: BTreeMap<(SpaceId, u64), Vec<u64>>,
     next_content: u64,
@@ -60,6 +62,7 @@ impl Clients {
             keys: BTreeMap::new(),
             holds: BTreeMap::new(),
             writing: BTreeMap::new(),
+            turns: BTreeMap::new(),
             contents: BTreeMap::new(),
             next_content: 1,
             holds_ever: 0,
@@ -129,6 +132,9 @@ impl Clients {
         let of_space = self.contents.keys().filter(|(of, _)| *of == space);
         let addresses: Vec<u64> = of_space.map(|(_, address)| *address).collect();
         let address = pick(&addresses, random).unwrap_or(CHUNK);
+        // Now and then of the lease before, or of one that is over.
+        let turn_of = |hold: &HoldId| self.turns.get(hold).copied().unwrap_or(0);
+        let late = random.below(8) / 7;
         match (random.below(24), hold) {
             (0..5, _) => Request::Alloc { session, space, bytes, copy_on_write: random.chance(800_000) },
             (5, _) => Request::Free { session, space, address },
@@ -141,16 +147,23 @@ impl Clients {
                 let range = &self.holds[&hold].range;
                 let (first, count) = (range.first_chunk, range.chunks.len() as u64 + random.below(8) / 7);
                 let chunks = (0..1 + random.below(3)).map(|_| first + random.below(count)).collect();
-                Request::Lease { session, hold, chunks, lease_ms: 50 + random.below(1_000) }
+                let begins = if self.writing.contains_key(&hold) {
+                    random.below(4) / 3
+                } else {
+                    random.below(8).min(1)
+                };
+                let turn = (turn_of(&hold) + begins).saturating_sub(late);
+                Request::Lease { session, hold, turn, chunks, lease_ms: 50 + random.below(1_000) }
             }
             (17..21, Some(hold)) => {
                 let writers: Vec<HoldId> =
                     mine.into_iter().filter(|hold| self.writing.contains_key(hold)).collect();
                 let hold = pick(&writers, random).unwrap_or(hold);
                 let version = self.writing.get(&hold).map_or(1, |writing| writing.version);
-                Request::Commit { session, hold, version }
+                let turn = turn_of(&hold).saturating_sub(late);
+                Request::Commit { session, hold, turn, version }
             }
-            (21, Some(hold)) => Request::Abandon { session, hold },
+            (21, Some(hold)) => Request::Abandon { session, hold, turn: turn_of(&hold).saturating_sub(late) },
             (_, Some(hold)) => Request::Refresh { session, hold },
         }
     }
@@ -208,14 +221,20 @@ impl Clients {
                 self.writing.remove(hold);
                 self.holds.remove(hold).expect("its own hold");
             }
-            (Request::Abandon { hold, .. }, Response::Done) => drop(self.writing.remove(hold)),
+            (Request::Abandon { hold, turn, .. }, Response::Done) => {
+                if self.turns.get(hold) == Some(turn) {
+                    self.writing.remove(hold);
+                }
+            }
             (Request::Free { space, address, .. }, Response::Done) => {
                 self.contents.remove(&(*space, *address));
             }
-            (Request::Lease { hold, .. }, Response::Leased { version, lease_ms, chunks, .. }) => {
+            (Request::Lease { hold, turn, .. }, Response::Leased { version, lease_ms, chunks, .. }) => {
+                self.take_turn(*hold, *turn);
                 self.leased(*hold, version, now + ms(lease_ms), &chunks, keepers, eras);
             }
-            (Request::Commit { session, hold, version }, Response::Held { range, .. }) => {
+            (Request::Commit { session, hold, turn, version }, Response::Held { range, .. }) => {
+                assert_eq!(self.turns.get(hold), Some(turn), "a commit of an earlier lease");
                 self.committed(now, *session, *hold, *version, range, eras);
             }
             _ => {}
@@ -235,6 +254,16 @@ impl Clients {
         let contents = all[first..first + range.chunks.len()].to_vec();
         let chunks = see(&range.chunks, eras);
         self.hold(hold, Held { session, space, range, chunks, contents });
+    }
+
+    /// A lease that goes on is the last that was begun; a new one has nothing of those before it.
+    fn take_turn(&mut self, hold: HoldId, turn: u64) {
+        let last = self.turns.insert(hold, turn).unwrap_or(0);
+        assert!(turn > last || self.writing.contains_key(&hold), "a lease that was over goes on");
+        assert!(turn >= last, "an earlier lease is given");
+        if turn > last {
+            self.writing.remove(&hold);
+        }
     }
 
     fn leased(

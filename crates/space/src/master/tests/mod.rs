@@ -171,7 +171,7 @@ impl World {
     }
 
     fn lease(&mut self, session: SessionId, hold: HoldId, chunks: &[u64]) -> (u64, Vec<(u64, Chunk)>) {
-        match self.ask(Request::Lease { session, hold, chunks: chunks.into(), lease_ms: 0 }) {
+        match self.ask(Request::Lease { session, hold, turn: 1, chunks: chunks.into(), lease_ms: 0 }) {
             Response::Leased { version, chunks, .. } => (version, chunks),
             other => panic!("not leased: {other:?}"),
         }

@@ -57,7 +57,8 @@ fn sizes_and_addresses_that_cannot_be_are_refused() {
     let create =
         |chunk_bytes| Request::Create { session, name: "b".into(), chunk_bytes, everyone: Role::Nobody };
     let start = plain.1.address;
-    let lease = |chunks: &[u64]| Request::Lease { session, hold: cow.0, chunks: chunks.into(), lease_ms: 0 };
+    let lease =
+        |chunks: &[u64]| Request::Lease { session, hold: cow.0, turn: 1, chunks: chunks.into(), lease_ms: 0 };
     let cases: Vec<(&str, Request, Kind)> = vec![
         ("alloc of nothing", alloc(0), bad_size),
         ("alloc of all", alloc(u64::MAX), bad_size),
@@ -139,7 +140,7 @@ fn a_role_that_does_not_suffice_is_refused() {
         ("another's range", Request::Free { session: writer, space, address }, needs(Role::Owner)),
         (
             "a reader's lease",
-            Request::Lease { session: reader, hold: reading, chunks: vec![0], lease_ms: 0 },
+            Request::Lease { session: reader, hold: reading, turn: 1, chunks: vec![0], lease_ms: 0 },
             needs(Role::Writer),
         ),
     ]);
@@ -154,9 +155,9 @@ fn a_role_that_does_not_suffice_is_refused() {
     let no_hold: Kind = |refusal| *refusal == Refusal::NoHold;
     cases.extend([
         ("another's hold", Request::Drop { session: writer, hold: plain.0 }, no_hold),
-        ("another's lease", Request::Abandon { session: writer, hold: cow.0 }, no_hold),
+        ("another's lease", Request::Abandon { session: writer, hold: cow.0, turn: 1 }, no_hold),
         ("another's refresh", Request::Refresh { session: writer, hold: cow.0 }, no_hold),
-        ("another's commit", Request::Commit { session: writer, hold: cow.0, version: 1 }, no_hold),
+        ("another's commit", Request::Commit { session: writer, hold: cow.0, turn: 1, version: 1 }, no_hold),
     ]);
     check(&mut world, cases);
 }
@@ -217,19 +218,25 @@ fn what_is_not_there_is_refused() {
         ("session's join", Request::Join { session: unknown, name: "a".into(), key: None }, no_session),
         ("session's reserve", Request::Reserve { session: unknown, space, bytes }, no_session),
         ("session's drop", Request::Drop { session: unknown, hold: plain.0 }, no_session),
-        ("session's commit", Request::Commit { session: unknown, hold: cow.0, version: 1 }, no_session),
+        (
+            "session's commit",
+            Request::Commit { session: unknown, hold: cow.0, turn: 1, version: 1 },
+            no_session,
+        ),
         ("drop", Request::Drop { session, hold }, no_hold),
         ("refresh", Request::Refresh { session, hold }, no_hold),
-        ("lease", Request::Lease { session, hold, chunks: vec![], lease_ms: 0 }, no_hold),
-        ("commit", Request::Commit { session, hold, version: 1 }, no_hold),
+        ("lease", Request::Lease { session, hold, turn: 1, chunks: vec![], lease_ms: 0 }, no_hold),
+        ("commit", Request::Commit { session, hold, turn: 1, version: 1 }, no_hold),
         (
             "lease in place",
-            Request::Lease { session, hold: plain.0, chunks: vec![0], lease_ms: 0 },
+            Request::Lease { session, hold: plain.0, turn: 1, chunks: vec![0], lease_ms: 0 },
             wrong_kind,
         ),
-        ("commit without a lease", Request::Commit { session, hold: cow.0, version: 1 }, |refusal| {
-            *refusal == Refusal::LeaseOver
-        }),
+        (
+            "commit without a lease",
+            Request::Commit { session, hold: cow.0, turn: 1, version: 1 },
+            |refusal| *refusal == Refusal::LeaseOver,
+        ),
         ("no name", create("", Role::Nobody), bad_name),
         ("a long name", create(&"x".repeat(256), Role::Nobody), bad_name),
         ("an odd name", create("a b", Role::Nobody), bad_name),
@@ -240,18 +247,18 @@ fn what_is_not_there_is_refused() {
     // Somebody else is the writer; then somebody else was.
     let (other, _) = world.init(writer, space, &cow.1, true);
     let (version, _) = world.lease(session, cow.0, &[0]);
-    let lease = Request::Lease { session: writer, hold: other, chunks: vec![1], lease_ms: 0 };
+    let lease = Request::Lease { session: writer, hold: other, turn: 1, chunks: vec![1], lease_ms: 0 };
     let has_writer: Kind = |refusal| *refusal == Refusal::HasWriter { left_ms: 10_001 };
     let over: Kind = |refusal| *refusal == Refusal::LeaseOver;
-    let commit = Request::Commit { session: writer, hold: other, version };
-    let wrong_version = Request::Commit { session, hold: cow.0, version: version + 1 };
+    let commit = Request::Commit { session: writer, hold: other, turn: 1, version };
+    let wrong_version = Request::Commit { session, hold: cow.0, turn: 1, version: version + 1 };
     let cases: Vec<(&str, Request, Kind)> = vec![
         ("two writers", lease.clone(), has_writer),
         ("the other's commit", commit, over),
         ("another version", wrong_version, over),
     ];
     check(&mut world, cases);
-    world.held(Request::Commit { session, hold: cow.0, version });
+    world.held(Request::Commit { session, hold: cow.0, turn: 1, version });
     check(&mut world, vec![("an old version", lease, wrong_kind)]);
     // The space goes under its holders.
     world.ask(Request::Delete { session, space });

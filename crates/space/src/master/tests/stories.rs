@@ -138,10 +138,10 @@ fn a_commit_shows_all_of_it_and_readers_of_the_old_version_keep_theirs() {
     assert_eq!((version, fresh.len()), (1, 2));
     let (_, unchanged) = world.init(reader, space, &old, false);
     assert_eq!(unchanged.chunks, old.chunks, "nothing is seen before the commit");
-    let (same, new) = world.held(Request::Commit { session: writer, hold, version });
+    let (same, new) = world.held(Request::Commit { session: writer, hold, turn: 1, version });
     assert_eq!((same, new.version), (hold, 1));
     assert_eq!(new.chunks, [fresh[0].1, old.chunks[1], fresh[1].1]);
-    let again = world.held(Request::Commit { session: writer, hold, version });
+    let again = world.held(Request::Commit { session: writer, hold, turn: 1, version });
     assert_eq!(again, (hold, new.clone()), "the first answer was lost");
     for (number, chunk) in old.chunks.iter().enumerate() {
         let kept = world.keeper(chunk.member).chunks.get(&chunk.region).map(|(_, tainted)| *tainted);
@@ -170,11 +170,13 @@ fn a_writer_whose_lease_has_ended_commits_nothing_though_nobody_else_took_it() {
         world.pass(100);
         world.session(1);
     }
-    assert_eq!(world.refused(Request::Commit { session, hold, version }), Refusal::LeaseOver);
+    assert_eq!(world.refused(Request::Commit { session, hold, turn: 1, version }), Refusal::LeaseOver);
     assert!(!fresh.iter().any(|(_, chunk)| world.is_there(chunk)), "it may still be writing there");
     assert_eq!(world.init(session, space, &range, false).1.chunks, range.chunks);
     assert_eq!(world.stat("a"), (4, 2, 0));
-    assert_eq!(world.lease(session, hold, &[1]).0, version);
+    let lease = |turn| Request::Lease { session, hold, turn, chunks: vec![1], lease_ms: 0 };
+    assert_eq!(world.refused(lease(1)), Refusal::LeaseOver, "what it wrote is gone: it cannot go on");
+    assert!(matches!(world.ask(lease(2)), Response::Leased { version: again, .. } if again == version));
 }
 
 #[test]
@@ -185,10 +187,29 @@ fn a_writer_that_abandons_leaves_its_chunks_to_others() {
     world.reserve(session, space, 3);
     let (hold, _) = world.alloc(session, space, 2, true);
     let (version, _) = world.lease(session, hold, &[0]);
-    assert_eq!(world.ask(Request::Abandon { session, hold }), Response::Done);
-    assert_eq!(world.refused(Request::Commit { session, hold, version }), Refusal::LeaseOver);
+    assert_eq!(world.ask(Request::Abandon { session, hold, turn: 1 }), Response::Done);
+    assert_eq!(world.refused(Request::Commit { session, hold, turn: 1, version }), Refusal::LeaseOver);
     assert_eq!(world.keepers[0].chunks.len(), 3, "cleared, not let go");
-    assert_eq!(world.lease(session, hold, &[1]).1.len(), 1);
+    let lease = Request::Lease { session, hold, turn: 2, chunks: vec![1], lease_ms: 0 };
+    assert!(matches!(world.ask(lease), Response::Leased { chunks, .. } if chunks.len() == 1));
+}
+
+#[test]
+fn what_is_said_of_an_earlier_lease_does_nothing_to_the_one_that_has_begun() {
+    let mut world = World::new(1, 5);
+    let session = world.session(1);
+    let (space, _) = world.create(session, "a");
+    world.reserve(session, space, 5);
+    let (hold, range) = world.alloc(session, space, 2, true);
+    // A writer is dropped; its client leases again before the master has heard of that.
+    let (version, _) = world.lease(session, hold, &[0]);
+    let lease = Request::Lease { session, hold, turn: 2, chunks: vec![1], lease_ms: 0 };
+    let Response::Leased { chunks: fresh, .. } = world.ask(lease) else { panic!("not leased") };
+    assert_eq!(world.ask(Request::Abandon { session, hold, turn: 1 }), Response::Done);
+    assert_eq!(world.refused(Request::Commit { session, hold, turn: 1, version }), Refusal::LeaseOver);
+    assert!(world.is_there(&fresh[0].1), "the second lease's chunk is still its own");
+    let (_, new) = world.held(Request::Commit { session, hold, turn: 2, version });
+    assert_eq!(new.chunks, [range.chunks[0], fresh[0].1], "nothing of the first writer is committed");
 }
 
 #[test]
@@ -228,7 +249,7 @@ fn a_lost_member_takes_its_chunks_and_nothing_else() {
     assert_eq!(world.held(part(address, bytes)).1.chunks, range.chunks[..1]);
     assert_eq!(world.reserve(session, space, 3), (6, 4), "it is asked again, in its new life");
     let (version, _) = world.lease(session, hold, &[1]);
-    let (_, whole) = world.held(Request::Commit { session, hold, version });
+    let (_, whole) = world.held(Request::Commit { session, hold, turn: 1, version });
     assert_eq!((whole.chunks[0], whole.chunks[2]), (range.chunks[0], range.chunks[2]));
     assert_eq!(world.stat("a").2, 0, "what was written anew is whole again");
 }
