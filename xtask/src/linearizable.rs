@@ -9,8 +9,8 @@ use crate::{Outcome, Stage};
 
 /// Transport, nodes, operations of each kind, and clients of each kind that are killed.
 const CI_REAL: [(&str, u64, u64, u64); 4] =
-    [("shm", 1, 2_600_000, 12), ("shm", 2, 500_000, 6), ("tcp", 1, 100_000, 4), ("tcp", 2, 100_000, 4)];
-const KINDS: [&str; 3] = ["hopscotch", "cuckoo", "cache"];
+    [("shm", 1, 2_000_000, 9), ("shm", 2, 400_000, 5), ("tcp", 1, 100_000, 3), ("tcp", 2, 100_000, 3)];
+pub(crate) const KINDS: [&str; 4] = ["hopscotch", "cuckoo", "cache", "tree"];
 /// Operations on simulated worlds, of all kinds.
 const CI_SIMULATED: u64 = 500_000;
 

@@ -1,7 +1,7 @@
 //! Watched clients of tables on real nodes, over shm, tcp or verbs, some of them killed: what they saw of
 //! each key must have one order.
 //!
-//! `linear_histories [--operations TOTAL] [--kills KILLS] [--kind hopscotch|cuckoo|cache]
+//! `linear_histories [--operations TOTAL] [--kills KILLS] [--kind hopscotch|cuckoo|cache|tree]
 //! [--transport shm|tcp|simulated] [--nodes N] [--address ADDRESS [--bind IP]] [--threads N] [--workers N]
 //! [--hot N] [--each PER_ROUND] [--seed SEED]`
 //!
@@ -259,7 +259,7 @@ fn simulate() -> Result<String, String> {
     let (first, total, each) = (number("--seed", 1), number("--operations", 1), number("--each", 2_000));
     let (next, done, begun) = (AtomicU64::new(first), AtomicU64::new(0), Instant::now());
     let work = || {
-        let (mut sum, mut deaths) = ([0; 3], 0);
+        let (mut sum, mut deaths) = ([0; Kind::ALL.len()], 0);
         // ORDER: Relaxed: counts that stand alone.
         while done.load(Ordering::Relaxed) < total {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -274,7 +274,7 @@ fn simulate() -> Result<String, String> {
         }
         Ok((sum, deaths))
     };
-    let (mut sum, mut killed) = ([0; 3], 0);
+    let (mut sum, mut killed) = ([0; Kind::ALL.len()], 0);
     let ended: Vec<_> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
         running.into_iter().map(|thread| thread.join().unwrap_or(Err("a thread panicked".into()))).collect()
@@ -286,12 +286,13 @@ fn simulate() -> Result<String, String> {
     }
     let seeds = next.load(Ordering::Relaxed) - first;
     Ok(format!(
-        "simulated: {} operations ({} hopscotch, {} cuckoo, {} cache) of {seeds} seeds, {killed} clients killed, \
+        "simulated: {} operations ({} hopscotch, {} cuckoo, {} cache, {} tree) of {seeds} seeds, {killed} clients killed, \
          one order for each key, {:.0} s",
         sum.iter().sum::<u64>(),
         sum[Kind::Hopscotch as usize],
         sum[Kind::Cuckoo as usize],
         sum[Kind::Cache as usize],
+        sum[Kind::Tree as usize],
         begun.elapsed().as_secs_f64()
     ))
 }

@@ -44,7 +44,7 @@ pub use barn_transaction::{
 pub use connect::Connect;
 pub use error::Error;
 pub use object::{Ref, TypedTransaction, Value};
-pub use table::{Scan, Table};
+pub use table::{Range, Scan, Table};
 pub use transaction::Tx;
 
 /// The programs in README.md compile.

@@ -193,14 +193,59 @@ impl Table {
         Ok(block_on(self.inner.write_many(writes, outcomes))?)
     }
 
-    /// All keys, with what they have, in no order. What comes or goes meanwhile may be met or not.
+    /// All keys, with what they have, in no order but that of a tree. What comes or goes meanwhile may be met or
+    /// not.
     pub fn scan(&self) -> Scan {
         Scan { inner: self.inner.scan() }
+    }
+
+    /// The keys from `from` on and before `to`, or to the last, in their order, of a table of the kind `tree`. What
+    /// comes or goes meanwhile may be met or not.
+    ///
+    /// ```
+    /// use barn::{Barn, Kind, TableOptions};
+    ///
+    /// # fn main() -> Result<(), barn::Error> {
+    /// let barn = Barn::embedded()?;
+    /// let scores = barn.table_with("scores", TableOptions { kind: Kind::Tree, ..TableOptions::default() })?;
+    /// for name in ["carol", "alice", "dave", "bob"] {
+    ///     scores.put(name.as_bytes(), b"10")?;
+    /// }
+    /// let some = scores.range(b"b", Some(b"d")).collect::<Result<Vec<_>, _>>()?;
+    /// let names: Vec<&[u8]> = some.iter().map(|(name, _)| &name[..]).collect();
+    /// assert_eq!(names, [&b"bob"[..], b"carol"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, from: &[u8], to: Option<&[u8]>) -> Range {
+        Range { inner: self.inner.range(from, to) }
     }
 
     /// What the table holds, and how it was read through this handle.
     pub fn stats(&self) -> Result<TableStats, Error> {
         Ok(block_on(self.inner.stats())?)
+    }
+}
+
+/// A walk through keys in their order.
+#[derive(Debug)]
+pub struct Range {
+    inner: barn_index::Range,
+}
+
+impl Range {
+    /// Ends after so many keys.
+    #[must_use]
+    pub fn at_most(self, keys: usize) -> Self {
+        Self { inner: self.inner.at_most(keys) }
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Vec<u8>, Found), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(block_on(self.inner.next()).transpose()?.map_err(Error::from))
     }
 }
 

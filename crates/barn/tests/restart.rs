@@ -65,7 +65,7 @@ fn handles_are_shared_by_threads_and_cheap_to_clone() {
 fn goes_on_after_a_restart(over: fn(&Cluster) -> String) {
     let mut cluster = Cluster::start(1);
     let barn = Barn::connect(&over(&cluster)).unwrap();
-    let kinds = [Kind::Hopscotch, Kind::Cuckoo, Kind::Cache];
+    let kinds = Kind::ALL;
     let make = |barn: &Barn, kind: Kind| {
         let options = TableOptions { kind, memory_bytes: 2 << 20, ..TableOptions::default() };
         barn.table_with(&format!("of kind {kind}").replace(' ', "-"), options).unwrap()

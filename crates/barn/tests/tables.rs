@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const WAYS: [Way; 3] = [Way::OneSided, Way::Request, Way::Auto];
-const KINDS: [Kind; 3] = [Kind::Hopscotch, Kind::Cuckoo, Kind::Cache];
+const KINDS: [Kind; 4] = Kind::ALL;
 
 /// With a seed of their own: a `cache` forgets a key whose tag and bucket another comes to have, which among
 /// 5,000 keys happens with one seed in some hundred.

@@ -153,7 +153,10 @@ pub enum Command {
     /// "version" }: the version that it has now.
     Cas(cas::Args),
 
-    /// Print the keys and values of a table, in no order.
+    /// Print the keys and values of a table, in no order but that of a tree.
+    ///
+    /// Of a table of the kind `tree`, keys come in their order, and --from, --to and --prefix read that part
+    /// alone; of the others, --prefix looks at every key.
     ///
     /// A line for each key: the key, a tab, the value. Control characters, backslashes and what is not
     /// text are escaped as \n, \t, \\ and \x00. With --json, each line is { "key", "version",

@@ -50,7 +50,7 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
         (&["--inline-bytes", "8GiB"], "too many"),
         (&["--key-bytes", "200"], "at most 126"),
         (&["--kind", "cache", "--memory", "1KiB"], "from 1 MiB"),
-        (&["--kind", "heap"], "hopscotch, cuckoo or cache"),
+        (&["--kind", "heap"], "hopscotch, cuckoo, cache or tree"),
         (&["--memory", "4MiB"], "--memory is for cache tables, and this one is hopscotch"),
         (&["--kind", "cuckoo", "--inline-bytes", "8"], "--inline-bytes is for hopscotch tables"),
         (&["--shards", "0"], "0"),

@@ -27,6 +27,13 @@ pub enum Kind {
     Cuckoo,
     /// HERD's: bounded memory; forgets the oldest.
     Cache,
+    /// Cell's: keys in their order, and ranges of them.
+    Tree,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Hopscotch, Self::Cuckoo, Self::Cache, Self::Tree];
 }
 
 impl fmt::Display for Kind {
@@ -35,6 +42,7 @@ impl fmt::Display for Kind {
             Self::Hopscotch => "hopscotch",
             Self::Cuckoo => "cuckoo",
             Self::Cache => "cache",
+            Self::Tree => "tree",
         })
     }
 }
@@ -43,10 +51,10 @@ impl FromStr for Kind {
     type Err = OptionsError;
 
     fn from_str(name: &str) -> Result<Self, OptionsError> {
-        [Self::Hopscotch, Self::Cuckoo, Self::Cache]
+        Self::ALL
             .into_iter()
             .find(|kind| kind.to_string() == name)
-            .ok_or_else(|| OptionsError(format!("no kind `{name}`: hopscotch, cuckoo or cache")))
+            .ok_or_else(|| OptionsError(format!("no kind `{name}`: hopscotch, cuckoo, cache or tree")))
     }
 }
 
@@ -73,7 +81,7 @@ pub struct TableOptions {
     pub capacity: u64,
     /// The length of most keys, for which buckets are made; longer ones take a detour.
     pub key_bytes: u32,
-    /// Values up to this long lie in the buckets (`hopscotch`).
+    /// Values up to this long lie in the buckets (`hopscotch`), or in the nodes (`tree`).
     pub inline_bytes: u32,
     /// The neighbourhood H: a bucket has half as many slots (`hopscotch`).
     pub neighbourhood: u32,
@@ -136,7 +144,7 @@ impl TableOptions {
         {
             return wrong(format!(
                 "a cache that is {durability}: a cache forgets its oldest keys by itself and is kept in memory \
-                 only; leave the durability out, or choose hopscotch or cuckoo"
+                 only; leave the durability out, or choose hopscotch, cuckoo or tree"
             ));
         }
         if !(1 << 20..=1 << 40).contains(&self.memory_bytes) {

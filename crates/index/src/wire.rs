@@ -3,7 +3,9 @@
 //! The structs are declared in `barn_layout::table`. Whatever a message holds, taking it apart ends in
 //! parts or in [`Malformed`].
 
-use barn_layout::table::{Durability, METHODS_START, Operation, TableAnswer, TableHeader, TableUpdate};
+use barn_layout::table::{
+    Durability, METHODS_START, NO_END, Operation, TableAnswer, TableHeader, TableRange, TableUpdate,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// What can be asked of a node about tables.
@@ -22,10 +24,12 @@ pub enum Method {
     Stats = METHODS_START + 4,
     /// Makes room where a transaction found none.
     Grow = METHODS_START + 5,
+    /// Keys of a shard in their order.
+    Range = METHODS_START + 6,
 }
 
 /// One past the last method's number.
-pub const METHODS_END: u16 = METHODS_START + 6;
+pub const METHODS_END: u16 = METHODS_START + 7;
 
 impl Method {
     /// The method that a number means, if any.
@@ -37,6 +41,7 @@ impl Method {
             3 => Self::Scan,
             4 => Self::Stats,
             5 => Self::Grow,
+            6 => Self::Range,
             _ => return None,
         })
     }
@@ -84,6 +89,30 @@ pub fn next_key<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
     let (key, after) = take(after, u32::from_le_bytes(*bytes) as usize)?;
     *rest = after;
     Ok(key)
+}
+
+/// Adds what a [`Method::Range`] asks for.
+pub fn add_range(message: &mut Vec<u8>, from: &[u8], to: Option<&[u8]>, bytes_max: u32, keys_max: u32) {
+    let header = TableRange {
+        bytes_max: bytes_max.into(),
+        keys_max: keys_max.into(),
+        from_bytes: (from.len() as u32).into(),
+        to_bytes: to.map_or(NO_END, |to| to.len() as u32).into(),
+    };
+    message.extend_from_slice(header.as_bytes());
+    message.extend_from_slice(from);
+    message.extend_from_slice(to.unwrap_or_default());
+}
+
+/// What a [`Method::Range`] asks for: how much, from where, and up to where.
+pub fn parse_range(bytes: &[u8]) -> Result<(&TableRange, &[u8], Option<&[u8]>), Malformed> {
+    let (header, rest) = split::<TableRange>(bytes)?;
+    let (from, rest) = take(rest, header.from_bytes.get() as usize)?;
+    let to = match header.to_bytes.get() {
+        NO_END => None,
+        bytes => Some(take(rest, bytes as usize)?.0),
+    };
+    Ok((header, from, to))
 }
 
 /// One change of a [`Method::Update`].
@@ -164,6 +193,17 @@ mod tests {
         }
         message[12] = 4;
         assert_eq!(next_update(&mut &message[..]), Err(Malformed), "no such durability");
+    }
+
+    #[test]
+    fn ranges_come_apart_as_they_were_put_together() {
+        for to in [None, Some(&b""[..]), Some(b"to")] {
+            let mut message = Vec::new();
+            add_range(&mut message, b"from", to, 7, 8);
+            let (header, from, end) = parse_range(&message).unwrap();
+            assert_eq!((header.bytes_max.get(), header.keys_max.get(), from, end), (7, 8, &b"from"[..], to));
+            assert!(to.is_none_or(|to| to.is_empty()) || parse_range(&message[..message.len() - 1]).is_err());
+        }
     }
 
     #[test]

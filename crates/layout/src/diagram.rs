@@ -50,6 +50,7 @@ pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
                 table::TableUpdate::SHAPE,
                 table::TableAnswer::SHAPE,
                 table::TableScan::SHAPE,
+                table::TableRange::SHAPE,
                 table::TablePage::SHAPE,
             ],
         ),

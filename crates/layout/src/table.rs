@@ -65,6 +65,20 @@ shared_struct! {
 }
 
 shared_struct! {
+    /// Asks for keys of a shard in their order, the first key and the end of the range behind it.
+    pub struct TableRange: 16 {
+        /// Pages end past so many bytes.
+        0 => pub bytes_max: U32,
+        /// Pages end after so many keys.
+        4 => pub keys_max: U32,
+        /// How long the key is from which to begin.
+        8 => pub from_bytes: U32,
+        /// How long the key is before which to end; all ones for none.
+        12 => pub to_bytes: U32,
+    }
+}
+
+shared_struct! {
     /// Begins a page of a shard's keys: for each a [`TableAnswer`], then the key, then the value.
     pub struct TablePage: 16 {
         /// Where to go on; all ones at the end.
@@ -78,6 +92,9 @@ shared_struct! {
 
 /// The cursor after the last key.
 pub const CURSOR_END: u64 = u64::MAX;
+
+/// The length of a range's end, if it has none.
+pub const NO_END: u32 = u32::MAX;
 
 /// The length of a value that was left out of a page: it is to be asked for.
 pub const VALUE_LATER: u32 = u32::MAX;

@@ -141,6 +141,9 @@ const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
 const SPACE_STORIES: &str = "master::tests::stories";
 const SPACE_MODEL: &str = "whatever_clients_and_keepers_do_nothing_is_lost_doubled_or_torn";
 const WRITER_OVER: &str = "a_writer_whose_lease_has_ended_commits_nothing_though_nobody_else_took_it";
+const TREE_MODEL: &str = "a_tree_holds_what_an_ordered_map_would";
+const TREE_CLIENT: &str = "a_client_that_remembers_needs_one_read_and_notices_what_it_has_missed";
+const TREE_VERSIONS: &str = "a_version_does_not_come_back_though_its_key_was_deleted";
 const SPACE_TURNS: &str = "what_is_said_of_an_earlier_lease_does_nothing_to_the_one_that_has_begun";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
@@ -616,6 +619,14 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant { name: "space_writer_lease_not_ended", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
     Plant { name: "space_zombie_writer_kept", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
+    // Trees.
+    Plant { name: "tree_parent_forgotten", gate: unit("barn-index", TREE_MODEL), fails: TREE_MODEL },
+    Plant { name: "tree_fences_ignored", gate: unit("barn-index", TREE_CLIENT), fails: TREE_CLIENT },
+    Plant {
+        name: "tree_versions_not_set_aside",
+        gate: unit("barn-index", TREE_VERSIONS),
+        fails: TREE_VERSIONS,
+    },
     Plant { name: "space_lease_over_renewed", gate: unit("barn-space", WRITER_OVER), fails: WRITER_OVER },
     Plant { name: "space_turns_share_chunks", gate: unit("barn-space", SPACE_TURNS), fails: SPACE_TURNS },
     Plant { name: "space_abandon_any_turn", gate: unit("barn-space", SPACE_TURNS), fails: SPACE_TURNS },

@@ -1,5 +1,6 @@
 //! What the output of each job must show, beyond a code of 0: that something was tested.
 
+use crate::linearizable::KINDS;
 use barn_layout::planted;
 
 /// `barn doctor` must find both devices, up, with the addresses that they were given.
@@ -64,7 +65,7 @@ pub(super) fn racing(output: &str) -> Result<String, String> {
 /// One order for each key, of each kind of table, with clients that were killed.
 pub(super) fn tables(output: &str) -> Result<String, String> {
     let (mut operations, mut killed) = (0, 0);
-    for kind in ["hopscotch", "cuckoo", "cache"] {
+    for kind in KINDS {
         let start = format!("{kind} over verbs, ");
         let line = output.lines().find(|line| line.trim().starts_with(&start));
         let line = line.filter(|line| line.contains("one order for each key"));
@@ -188,8 +189,8 @@ mod tests {
                  outcome, {killed} clients killed, one order for each key; grown 2 times\n"
             )
         };
-        let all: String = ["hopscotch", "cuckoo", "cache"].map(|kind| line(kind, 2)).concat();
-        let said = "tables: 12300 operations, 6 clients killed, one order for each key";
+        let all: String = KINDS.map(|kind| line(kind, 2)).concat();
+        let said = "tables: 16400 operations, 8 clients killed, one order for each key";
         assert_eq!(tables(&all).as_deref(), Ok(said));
         assert!(tables(&(line("hopscotch", 2) + &line("cuckoo", 2))).is_err());
         assert!(tables(&(line("hopscotch", 2) + &line("cuckoo", 0) + &line("cache", 1))).is_err());

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Keys of each table that a client writes to.
 const KEYS: u32 = 150;
-/// The first slots of the second table, of pairs, and of the object that is replaced.
+/// The first slots of the other tables, of pairs, and of the object that is replaced.
+const TREE: Slot = 500;
 const CUCKOO: Slot = 1_000;
 const PAIR: Slot = 2_000;
 const OBJECT: Slot = 2_002;
@@ -21,7 +22,7 @@ const REPLACED: Slot = 2_003;
 pub(crate) struct Client {
     number: u32,
     barn: Barn,
-    tables: [Table; 2],
+    tables: [Table; 3],
     object: Pointer,
     random: Seeded,
     sequence: u64,
@@ -84,6 +85,7 @@ impl Client {
         let tables = [
             barn.table_with("hopscotch", options(Kind::Hopscotch)).map_err(text)?,
             barn.table_with("cuckoo", options(Kind::Cuckoo)).map_err(text)?,
+            barn.table_with("tree", options(Kind::Tree)).map_err(text)?,
         ];
         let mut made = None;
         barn.transaction(|tx| {
@@ -136,7 +138,11 @@ impl Client {
         let choice = self.random.below(100);
         match choice {
             0..84 => {
-                let (table, first) = if choice < 50 { (0, 0) } else { (1, CUCKOO) };
+                let (table, first) = match choice {
+                    0..34 => (0, 0),
+                    34..58 => (1, CUCKOO),
+                    _ => (2, TREE),
+                };
                 let slot = first + self.random.below(u64::from(KEYS)) as Slot;
                 let removed = choice.is_multiple_of(10);
                 let table = self.tables[table].durability(durability);
@@ -196,6 +202,7 @@ impl Client {
         let tables = [
             (barn.open_table("hopscotch").map_err(text)?, 0, OBJECT),
             (barn.open_table("cuckoo").map_err(text)?, CUCKOO, CUCKOO + KEYS),
+            (barn.open_table("tree").map_err(text)?, TREE, TREE + KEYS),
         ];
         for (table, first, end) in &tables {
             for way in [Way::OneSided, Way::Request] {

@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME", default_value = "default", env = "BARN_TABLE")]
     pub table: String,
 
-    /// Make the table, of this design, if it is not there: hopscotch, cuckoo or cache.
+    /// Make the table, of this design, if it is not there: hopscotch, cuckoo, cache or tree.
     #[arg(long, value_name = "KIND")]
     pub create: Option<Kind>,
 

@@ -94,6 +94,7 @@ fn settings(options: &TableOptions) -> Vec<(&'static str, u64)> {
             ("neighbourhood", options.neighbourhood.into()),
         ],
         barn::Kind::Cuckoo => vec![("capacity", options.capacity)],
+        barn::Kind::Tree => vec![("inline_bytes", options.inline_bytes.into())],
         barn::Kind::Cache => {
             vec![("capacity", options.capacity), ("shard_memory_bytes", options.memory_bytes)]
         }

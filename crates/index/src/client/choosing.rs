@@ -47,6 +47,8 @@ impl Choosing {
                 Kind::Hopscotch => 1.0,
                 Kind::Cuckoo => 2.5,
                 Kind::Cache => 2.0,
+                // Over a network, inner nodes are remembered.
+                Kind::Tree => 1.2,
             },
             held: AtomicU32::new(0),
             by_request: AtomicBool::new(false),

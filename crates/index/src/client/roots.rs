@@ -5,7 +5,7 @@ use crate::key::{Found, Key, Looked};
 use crate::node::Part;
 use crate::options::{Kind, TableOptions};
 use crate::wire::Malformed;
-use crate::{cache, cuckoo, hopscotch};
+use crate::{cache, cuckoo, hopscotch, tree};
 use barn_layout::RegionId;
 
 /// The roots of a shard.
@@ -14,6 +14,7 @@ pub(super) enum Roots {
     Hopscotch(hopscotch::Roots),
     Cuckoo(cuckoo::Roots),
     Cache(cache::Roots),
+    Tree(tree::Roots),
 }
 
 impl Roots {
@@ -22,6 +23,7 @@ impl Roots {
             Kind::Hopscotch => Self::Hopscotch(hopscotch::Roots::parse(bytes, options, part)?),
             Kind::Cuckoo => Self::Cuckoo(cuckoo::Roots::parse(bytes, options, part)?),
             Kind::Cache => Self::Cache(cache::Roots::parse(bytes, options, part)?),
+            Kind::Tree => Self::Tree(tree::Roots::parse(bytes, options, part)?),
         })
     }
 
@@ -29,7 +31,7 @@ impl Roots {
     pub(super) fn query(&self, key: Key<'_>) -> Vec<u8> {
         match self {
             Self::Hopscotch(_) => hopscotch::Roots::query(key).to_vec(),
-            Self::Cuckoo(_) | Self::Cache(_) => Vec::new(),
+            Self::Cuckoo(_) | Self::Cache(_) | Self::Tree(_) => Vec::new(),
         }
     }
 
@@ -37,7 +39,7 @@ impl Roots {
     pub(super) fn patch(&mut self, bytes: &[u8]) -> bool {
         match self {
             Self::Hopscotch(roots) => roots.patch(bytes),
-            Self::Cuckoo(_) | Self::Cache(_) => false,
+            Self::Cuckoo(_) | Self::Cache(_) | Self::Tree(_) => false,
         }
     }
 
@@ -46,6 +48,7 @@ impl Roots {
             Self::Hopscotch(roots) => roots.regions(),
             Self::Cuckoo(roots) => roots.regions(),
             Self::Cache(roots) => roots.regions(),
+            Self::Tree(roots) => roots.regions(),
         }
     }
 
@@ -53,7 +56,7 @@ impl Roots {
     pub(super) fn is_small(&self) -> bool {
         match self {
             Self::Hopscotch(roots) => roots.is_small(),
-            Self::Cuckoo(_) | Self::Cache(_) => true,
+            Self::Cuckoo(_) | Self::Cache(_) | Self::Tree(_) => true,
         }
     }
 
@@ -68,6 +71,7 @@ impl Roots {
             Self::Hopscotch(roots) => roots.lookup(memory, key, found, reads).await,
             Self::Cuckoo(roots) => roots.lookup(memory, key, found, reads).await,
             Self::Cache(roots) => roots.lookup(memory, key, found, reads).await,
+            Self::Tree(roots) => roots.lookup(memory, key, found, reads).await,
         }
     }
 
@@ -84,6 +88,7 @@ impl Roots {
             Self::Hopscotch(roots) => roots.lookup_batch_mapped(memory, keys, found, looked, reads),
             Self::Cuckoo(roots) => roots.lookup_batch_mapped(memory, keys, found, looked, reads),
             Self::Cache(roots) => roots.lookup_batch_mapped(memory, keys, found, looked, reads),
+            Self::Tree(roots) => roots.lookup_batch_mapped(memory, keys, found, looked, reads),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Going through all keys of a table, page by page.
 
 use super::follow::Unheard;
+use super::range::Range;
 use super::read::malformed;
 use super::table::Table;
 use crate::error::TableError;
 use crate::key::Found;
+use crate::options::Kind;
 use crate::wire::{self, Method, split, take};
 use barn_layout::table::{CURSOR_END, TableAnswer, TablePage, TableScan, VALUE_LATER};
 use zerocopy::IntoBytes;
@@ -12,12 +14,15 @@ use zerocopy::IntoBytes;
 /// About how many bytes a page has.
 const PAGE_BYTES: u32 = 256 << 10;
 
-/// A walk through a table: every key that is there all the time is met at least once, in no order. What
+/// A walk through a table: every key that is there all the time is met at least once, in no order but that of a
+/// tree. What
 /// comes or goes meanwhile may be met or not. If a node is lost on the way, its shard is walked through
 /// from the start again: what it has met may be met twice.
 #[derive(Debug)]
 pub struct Scan {
     table: Table,
+    /// The whole of a table whose keys are in order.
+    range: Option<Range>,
     shard: usize,
     cursor: u64,
     /// The session in which the cursor was given: a node that was started again knows no such place.
@@ -29,13 +34,17 @@ impl Table {
     /// Goes through all keys.
     pub fn scan(&self) -> Scan {
         let table = self.current().into_owned();
-        Scan { table, shard: 0, cursor: 0, session: 0, page: Vec::new().into_iter() }
+        let range = (table.kind() == Kind::Tree).then(|| table.range(&[], None));
+        Scan { range, table, shard: 0, cursor: 0, session: 0, page: Vec::new().into_iter() }
     }
 }
 
 impl Scan {
     /// The next key, with what it has; nothing at the end.
     pub async fn next(&mut self) -> Result<Option<(Vec<u8>, Found)>, TableError> {
+        if let Some(range) = &mut self.range {
+            return range.next().await;
+        }
         loop {
             match self.page.next() {
                 Some((key, Some(found))) => return Ok(Some((key, found))),
@@ -83,27 +92,36 @@ impl Scan {
                 Err(unheard) => return Err(unheard.error),
             }
         }
-        let (page, mut rest) = split::<TablePage>(&answer).map_err(malformed)?;
-        let mut keys = Vec::new();
-        for _ in 0..page.count.get() {
-            let (header, after) = split::<TableAnswer>(rest).map_err(malformed)?;
-            let (key, after) = take(after, header.outcome.get() as usize).map_err(malformed)?;
-            if header.value_bytes.get() == VALUE_LATER {
-                rest = after;
-                keys.push((key.to_vec(), None));
-                continue;
-            }
-            let (value, after) = take(after, header.value_bytes.get() as usize).map_err(malformed)?;
-            rest = after;
-            let found =
-                Found { value: value.to_vec(), version: header.version.get(), expires: header.expires.get() };
-            keys.push((key.to_vec(), Some(found)));
-        }
+        let (keys, cursor) = read_page(&answer)?;
         self.page = keys.into_iter();
-        match page.cursor.get() {
+        match cursor {
             CURSOR_END => (self.shard, self.cursor) = (self.shard + 1, 0),
             cursor => self.cursor = cursor,
         }
         Ok(())
     }
+}
+
+/// The keys of a page; those whose values were left out have none.
+pub(super) type Page = Vec<(Vec<u8>, Option<Found>)>;
+
+/// Takes a page apart: its keys, and where to go on.
+pub(super) fn read_page(answer: &[u8]) -> Result<(Page, u64), TableError> {
+    let (page, mut rest) = split::<TablePage>(answer).map_err(malformed)?;
+    let mut keys = Vec::new();
+    for _ in 0..page.count.get() {
+        let (header, after) = split::<TableAnswer>(rest).map_err(malformed)?;
+        let (key, after) = take(after, header.outcome.get() as usize).map_err(malformed)?;
+        if header.value_bytes.get() == VALUE_LATER {
+            rest = after;
+            keys.push((key.to_vec(), None));
+            continue;
+        }
+        let (value, after) = take(after, header.value_bytes.get() as usize).map_err(malformed)?;
+        rest = after;
+        let found =
+            Found { value: value.to_vec(), version: header.version.get(), expires: header.expires.get() };
+        keys.push((key.to_vec(), Some(found)));
+    }
+    Ok((keys, page.cursor.get()))
 }

@@ -23,8 +23,6 @@ pub(super) const HEAD_BYTES: usize = 12;
 pub(super) const CONTROL_BYTES: usize = 4;
 /// Bytes of a slot whose entry lies elsewhere.
 pub(super) const OUTSIDE_SLOT_BYTES: usize = 24;
-/// Bytes of an entry that lies elsewhere, before its key.
-pub(super) const OUTSIDE_HEAD_BYTES: usize = 16;
 /// The longest key in a slot.
 pub(super) const INLINE_KEY_MAX: usize = 126;
 /// The most slots of an overflow block: its pointer has four bits for their number.
@@ -158,37 +156,6 @@ impl<'a> Entry<'a> {
             Self::Inline { key, .. } => hash(seed, key),
             Self::Outside { hash, .. } => *hash,
         }
-    }
-}
-
-/// An entry that lies in an object of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outside<'a> {
-    pub(super) expires: u64,
-    pub(super) key: &'a [u8],
-    pub(super) value: &'a [u8],
-}
-
-impl<'a> Outside<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Option<Self> {
-        let (expires, rest) = body.split_first_chunk::<8>()?;
-        let (key_bytes, rest) = rest.split_first_chunk::<8>()?;
-        let (key, value) = rest.split_at_checked(u64::from_le_bytes(*key_bytes) as u32 as usize)?;
-        Some(Self { expires: u64::from_le_bytes(*expires), key, value })
-    }
-
-    pub(super) fn to_bytes(self) -> Vec<u8> {
-        let mut body = Vec::new();
-        self.append_to(&mut body);
-        body
-    }
-
-    pub(super) fn append_to(self, body: &mut Vec<u8>) {
-        body.reserve(OUTSIDE_HEAD_BYTES + self.key.len() + self.value.len());
-        body.extend_from_slice(&self.expires.to_le_bytes());
-        body.extend_from_slice(&(self.key.len() as u64).to_le_bytes());
-        body.extend_from_slice(self.key);
-        body.extend_from_slice(self.value);
     }
 }
 

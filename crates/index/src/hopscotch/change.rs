@@ -7,13 +7,12 @@
 //! - two buckets side by side have the same joint version, which changes when an entry goes from one to
 //!   the other.
 
-use super::bucket::{
-    self, CHAIN_SLOTS_MAX, Chain, Control, Entry, HEAD_BYTES, Outside, Slots, entry_version, tag,
-};
+use super::bucket::{self, CHAIN_SLOTS_MAX, Chain, Control, Entry, HEAD_BYTES, Slots, entry_version, tag};
 use super::directory::Segment;
 use super::shape::Shape;
 use crate::key::{Found, Key};
 use crate::node::Decision;
+use crate::outside::Outside;
 use barn_layout::{Address, planted};
 use barn_transaction::{ClientError, Pointer};
 

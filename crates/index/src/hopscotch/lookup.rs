@@ -7,7 +7,7 @@
 //! A key that is found in a whole bucket is there. One that is in neither was in none of them at one
 //! moment, if the two belong together: that is what the joint version says.
 
-use super::bucket::{self, Entry, OUTSIDE_HEAD_BYTES, Outside, Slots, entry_version, tag};
+use super::bucket::{self, Entry, Slots, entry_version, tag};
 use super::directory::{Directory, Excerpt, Segment};
 use super::in_place::{
     Bucket, FEW_SLOTS, FEW_WORDS, Likely, MORE_WORDS, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut,
@@ -17,6 +17,7 @@ use crate::client::memory::{Memory, Unreadable};
 use crate::key::{Found, Key, Looked};
 use crate::node::Part;
 use crate::options::TableOptions;
+use crate::outside::look_outside;
 use crate::wire::Malformed;
 use barn_fabric::Words;
 use barn_heap::object::read_bytes;
@@ -153,7 +154,7 @@ impl Roots {
             match bucket {
                 Bucket::Found => return Ok(Looked::Found),
                 Bucket::Outside(pointer, version) => {
-                    match self.outside(memory, pointer, key, found, reads).await? {
+                    match look_outside(memory, pointer, key, found, reads).await? {
                         Looked::Found => {
                             found.version = version;
                             return Ok(Looked::Found);
@@ -249,7 +250,7 @@ impl Roots {
                     return Ok(Looked::Found);
                 }
                 Some((control, Entry::Outside { pointer, hash })) if hash == key.hash => {
-                    match self.outside(memory, pointer, key, found, reads).await? {
+                    match look_outside(memory, pointer, key, found, reads).await? {
                         Looked::Absent => {}
                         looked => {
                             found.version = entry_version(object.0, object.1, control);
@@ -283,37 +284,6 @@ impl Roots {
             // Freed: the chain has changed since the bucket was read.
             _ => Ok(Looked::Unsettled),
         }
-    }
-
-    /// Reads an entry that lies in an object of its own. Absent if it is another key's.
-    async fn outside<M: Memory + Sync>(
-        &self,
-        memory: &M,
-        pointer: Pointer,
-        key: Key<'_>,
-        found: &mut Found,
-        reads: &mut u32,
-    ) -> Result<Looked, Unreadable> {
-        let bytes = pointer.bytes as usize;
-        found.value.clear();
-        found.value.resize(read_bytes(bytes), 0);
-        let confirmation = memory.read_confirmed(pointer.address, &mut found.value).await?;
-        *reads += 1;
-        let seen = inspect(pointer.address, Some(pointer.incarnation), &found.value, confirmation);
-        let Seen::Whole(view) = seen else { return Ok(Looked::Unsettled) };
-        let Some(outside) = Outside::parse(&found.value[HEADER_BYTES..HEADER_BYTES + view.bytes]) else {
-            return Ok(Looked::Unsettled);
-        };
-        if outside.key != key.bytes {
-            return Ok(Looked::Absent);
-        }
-        let value = outside.value.len();
-        found.expires = outside.expires;
-        // The value alone, in place: it may be long.
-        let start = HEADER_BYTES + OUTSIDE_HEAD_BYTES + key.bytes.len();
-        found.value.copy_within(start..start + value, 0);
-        found.value.truncate(value);
-        Ok(Looked::Found)
     }
 
     /// Looks many keys up in mapped memory, so that their cache misses overlap. What needs more than a

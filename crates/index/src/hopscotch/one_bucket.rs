@@ -7,7 +7,7 @@
 //! says so, and its old one is there until the bucket says otherwise.
 
 use super::bucket::{
-    self, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, Outside, Slots, entry_version, slots_at, tag,
+    self, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, Slots, entry_version, slots_at, tag,
 };
 use super::change::Effect;
 use super::directory::Segment;
@@ -15,6 +15,7 @@ use super::in_place::{SLOTS_MAX, control};
 use super::shape::Shape;
 use crate::key::{Found, Key};
 use crate::node::Decision;
+use crate::outside::Outside;
 use barn_fabric::Words;
 use barn_heap::object::Header;
 use barn_heap::{HEADER_BYTES, Heap, Image, Reserved};

@@ -1,11 +1,11 @@
 //! The node's side of a shard.
 
-use super::bucket::{self, Entry, Outside, Slots, entry_version};
+use super::bucket::{self, Entry, Slots, entry_version};
 use super::change::{Effect, Failure, Work};
 use super::count::count;
 use super::directory::{Directory, Excerpt, Segment};
 use super::in_place::Place;
-use super::local::{Local, Peek, finish};
+use super::local::{Peek, finish};
 use super::one_bucket::{OneBucket, Scratch};
 use super::rebuild::{self, Moving};
 use super::reopen;
@@ -15,7 +15,9 @@ use crate::hash::scale;
 use crate::key::{Found, Key, Looked};
 use crate::node::notes::Deltas;
 use crate::node::{Decision, Part, Shard, ShardStats};
+use crate::objects::Objects;
 use crate::options::TableOptions;
+use crate::outside::Outside;
 use barn_heap::{AllocError, Heap};
 use barn_layout::{Address, planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -407,13 +409,13 @@ impl Shard for Owner {
                     return Ok(effect.version);
                 }
             }
-            let mut local = Local::new(heap, self.shape.purpose);
+            let mut local = Objects::new(heap, self.shape.purpose);
             let work = Work::new(&mut local, segment, &self.shape, self.seed);
             let changed =
                 finish(work.change(key, &mut |found| decided.get_or_insert_with(|| decide(found)).clone()));
             match changed {
                 Ok(effect) => {
-                    let memory = local.commit().map_err(refused)?;
+                    let memory = local.commit().map_err(|unwritten| refused(unwritten.into()))?;
                     self.account(heap, number, key.hash, effect, memory);
                     return Ok(effect.version);
                 }

@@ -10,6 +10,7 @@ use super::bucket::{self, CHAIN_SLOTS_MAX, Chain, Control, HEAD_BYTES, Slots};
 use super::directory::Segment;
 use super::owner::Counted;
 use super::shape::Shape;
+use crate::outside::OUTSIDE_HEAD_BYTES;
 use barn_heap::{AllocError, HEADER_BYTES, Heap, ObjectError};
 use barn_layout::object::LockMode;
 use barn_transaction::Pointer;
@@ -47,7 +48,7 @@ pub(super) fn entry_bytes(heap: &Heap, entry: bucket::Entry<'_>) -> (u64, u64) {
     match entry {
         bucket::Entry::Inline { key, value, .. } => ((key.len() + value.len()) as u64, 0),
         bucket::Entry::Outside { pointer, .. } => {
-            let payload = (pointer.bytes as usize).saturating_sub(bucket::OUTSIDE_HEAD_BYTES);
+            let payload = (pointer.bytes as usize).saturating_sub(OUTSIDE_HEAD_BYTES);
             (payload as u64, slot_bytes(heap, pointer))
         }
     }

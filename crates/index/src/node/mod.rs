@@ -20,7 +20,7 @@ use crate::error::Refused;
 use crate::key::{Found, Key};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
 use crate::wire::{self, Malformed, Method, Update, next_key, next_update, split};
-use crate::{cache, cuckoo, hopscotch};
+use crate::{cache, cuckoo, hopscotch, tree};
 use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
 use barn_layout::Address;
@@ -216,6 +216,11 @@ impl Tables {
             Method::Get => at.get(count, rest, answer),
             Method::Update => at.update(count, rest, answer),
             Method::Scan => at.scan(rest, answer),
+            Method::Range => match at.range(rest, answer) {
+                Ok(None) => Ok(()),
+                Ok(Some(refused)) => return Err(refused.to_string()),
+                Err(malformed) => Err(malformed),
+            },
             Method::Roots => {
                 at.counts.roots += 1;
                 answer.extend_from_slice(&at.held.shard.roots(at.heap, rest));
@@ -278,6 +283,7 @@ impl Tables {
             Kind::Hopscotch => hopscotch::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
             Kind::Cuckoo => cuckoo::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
             Kind::Cache => cache::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
+            Kind::Tree => tree::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
         };
         let shard_made = made.map_err(|refused| refused.to_string())?;
         tracing::info!(table = placed.name, number = table, shard, kind = %options.kind, "a shard was made");
@@ -481,12 +487,50 @@ impl Request<'_> {
     fn scan(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         self.counts.scan += 1;
         let (scan, _) = split::<TableScan>(rest)?;
-        let bytes_max = (scan.bytes_max.get() as usize).clamp(1, MESSAGE_BYTES_MAX / 4);
-        let keys_max = scan.keys_max.get().max(1);
+        let most = (scan.bytes_max.get(), scan.keys_max.get());
+        let (end, start, count) =
+            self.page(most, answer, |shard, heap, each| shard.scan(heap, scan.cursor.get(), each));
+        // A scan that stumbles over a lock goes on there with the next page.
+        let cursor = match end {
+            Ok(next) => next.unwrap_or(CURSOR_END),
+            Err(_) => scan.cursor.get(),
+        };
+        end_page(&mut answer[start..], cursor, count);
+        Ok(())
+    }
+
+    /// Keys in their order; why not, otherwise.
+    fn range(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<Option<Refused>, Malformed> {
+        self.counts.scan += 1;
+        let (range, from, to) = wire::parse_range(rest)?;
+        let most = (range.bytes_max.get(), range.keys_max.get());
+        let (end, start, count) =
+            self.page(most, answer, |shard, heap, each| shard.range(heap, from, to, each));
+        let cursor = match end {
+            Ok(true) => CURSOR_END,
+            Ok(false) => 0,
+            // What came before the lock is a page; with nothing of it, whoever asks tries again.
+            Err(Refused::Busy) => 0,
+            Err(refused) => return Ok(Some(refused)),
+        };
+        end_page(&mut answer[start..], cursor, count);
+        Ok(None)
+    }
+
+    /// Fills a page with what `go` gives, up to so many bytes and keys; how that ended,
+    /// where the page begins, and how many there are.
+    fn page<T>(
+        &mut self,
+        (bytes_max, keys_max): (u32, u32),
+        answer: &mut Vec<u8>,
+        go: impl FnOnce(&mut dyn Shard, &Heap, &mut dyn FnMut(&[u8], &Found) -> bool) -> Result<T, Refused>,
+    ) -> (Result<T, Refused>, usize, u32) {
+        let bytes_max = (bytes_max as usize).clamp(1, MESSAGE_BYTES_MAX / 4);
+        let keys_max = keys_max.max(1);
         let start = answer.len();
         answer.extend_from_slice(&[0; TablePage::BYTES]);
         let (mut count, now_ms) = (0, self.now.ms());
-        let end = self.held.shard.scan(self.heap, scan.cursor.get(), &mut |key, found| {
+        let end = go(&mut *self.held.shard, self.heap, &mut |key, found| {
             if !found.is_expired(now_ms) {
                 // Pages stay messages: a long value is for the asker to get.
                 let long = found.value.len() > PAGE_VALUE_BYTES_MAX;
@@ -505,15 +549,14 @@ impl Request<'_> {
             }
             count < keys_max && answer.len() - start < bytes_max
         });
-        // A scan that stumbles over a lock goes on there with the next page.
-        let cursor = match end {
-            Ok(next) => next.unwrap_or(CURSOR_END),
-            Err(_) => scan.cursor.get(),
-        };
-        let page = TablePage { cursor: cursor.into(), count: count.into(), reserved: 0.into() };
-        answer[start..start + TablePage::BYTES].copy_from_slice(page.as_bytes());
-        Ok(())
+        (end, start, count)
     }
+}
+
+/// Writes down how a page ends.
+fn end_page(answer: &mut [u8], cursor: u64, count: u32) {
+    let page = TablePage { cursor: cursor.into(), count: count.into(), reserved: 0.into() };
+    answer[..TablePage::BYTES].copy_from_slice(page.as_bytes());
 }
 
 /// Begins a request for the shard `part`; see [`wire`].

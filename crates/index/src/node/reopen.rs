@@ -9,7 +9,7 @@ use super::notes::{Birth, NoteKey};
 use super::{Held, Part, Shard, Tables};
 use crate::error::ReopenError;
 use crate::options::{Kind, TableOptions};
-use crate::{cuckoo, hopscotch};
+use crate::{cuckoo, hopscotch, tree};
 use barn_cluster::Configuration;
 use barn_heap::Heap;
 use barn_log::Record;
@@ -99,6 +99,7 @@ impl Held {
         let shard: Box<dyn Shard> = match options.kind {
             Kind::Hopscotch => Box::new(hopscotch::Owner::reopen(heap, &options, part, &values)?),
             Kind::Cuckoo => Box::new(cuckoo::Owner::reopen(heap, &options, part, &values)?),
+            Kind::Tree => Box::new(tree::Owner::reopen(heap, &options, part, &values)?),
             Kind::Cache => return Err(ReopenError::Volatile),
         };
         Ok(Self { options, shards, made, shard })

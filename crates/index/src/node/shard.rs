@@ -19,6 +19,8 @@ pub struct ShardStats {
     pub memory_bytes: u64,
     /// Places for keys without an overflow.
     pub slots: u64,
+    /// Nodes of the tree (`tree`).
+    pub nodes: u64,
     /// Keys that lie outside of their bucket and the next (`hopscotch`).
     pub overflowed: u64,
     /// Keys moved to make room for others.
@@ -64,6 +66,21 @@ pub trait Shard: Send {
         cursor: u64,
         each: &mut dyn FnMut(&[u8], &Found) -> bool,
     ) -> Result<Option<u64>, Refused>;
+
+    /// Gives the keys from `from` on and before `to`, in their order, until `each` says that it has enough:
+    /// whether it got to the end. Of a kind that keeps no order, nothing.
+    fn range(
+        &mut self,
+        heap: &Heap,
+        from: &[u8],
+        to: Option<&[u8]>,
+        each: &mut dyn FnMut(&[u8], &Found) -> bool,
+    ) -> Result<bool, Refused> {
+        let _ = (heap, from, to, each);
+        Err(Refused::Invalid(
+            "keys of this table are in no order: a table of the kind `tree` has ranges".into(),
+        ))
+    }
 
     /// What a client needs to read the shard's memory for itself: the kind's own bytes. `query` is
     /// what the client's side of the kind has asked with.
@@ -144,6 +161,7 @@ impl ShardStats {
             payload_bytes,
             memory_bytes,
             slots,
+            nodes,
             overflowed,
             moves,
             grown,
@@ -158,6 +176,7 @@ impl ShardStats {
         self.payload_bytes += payload_bytes;
         self.memory_bytes += memory_bytes;
         self.slots += slots;
+        self.nodes += nodes;
         self.overflowed += overflowed;
         self.moves += moves;
         self.grown += grown;

@@ -212,7 +212,7 @@ impl Scene {
 /// One run of so many steps: what it is like follows from the seed.
 pub fn run(seed: u64, steps: u64) -> Report {
     let mut random = Seeded::new(seed ^ 0x7461_626c_6573);
-    let kind = [Kind::Hopscotch, Kind::Cuckoo, Kind::Cache][(seed % 3) as usize];
+    let kind = Kind::ALL[(seed % Kind::ALL.len() as u64) as usize];
     let mut options = WorldOptions::default();
     options.latency.1 = [2_000, 20_000, 100_000][random.below(3) as usize];
     options.late_per_million = [0, 5_000][random.below(2) as usize];

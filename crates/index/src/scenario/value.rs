@@ -41,7 +41,7 @@ pub(super) fn decode(bytes: &[u8], spare: &mut Vec<u8>) -> Result<u64, String> {
 pub(super) fn key(number: u64) -> Vec<u8> {
     let mut key = format!("key-{number}").into_bytes();
     if number % 16 == 11 {
-        key.resize(150, b'.');
+        key.resize(120, b'.');
     }
     key
 }

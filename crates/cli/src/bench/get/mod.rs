@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
 
-    /// The table's design: hopscotch, cuckoo or cache.
+    /// The table's design: hopscotch, cuckoo, cache or tree.
     #[arg(long, value_name = "KIND", default_value_t = Kind::Hopscotch)]
     pub kind: Kind,
 

@@ -12,17 +12,18 @@ use crate::node::NodeArgs;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  barn table create sessions --kind cache --memory 16MiB\n  \
     barn table create users --capacity 1000000 --inline-bytes 64\n  \
-    barn table create scratch --durability memory")]
+    barn table create scratch --durability memory\n  \
+    barn table create events --kind tree")]
 pub struct Args {
     /// Its name.
     pub name: String,
 
-    /// Its design: hopscotch, cuckoo or cache.
+    /// Its design: hopscotch, cuckoo, cache or tree (whose keys are in order).
     #[arg(long, default_value = "hopscotch")]
     pub kind: Kind,
 
-    /// How many keys to make room for at once, over all shards; tables grow past it, but for `cache`
-    /// [default: 1024].
+    /// How many keys to make room for at once, over all shards; tables grow past it, but for `cache` (not
+    /// tree) [default: 1024].
     #[arg(long, value_name = "KEYS")]
     pub capacity: Option<u64>,
 
@@ -30,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES")]
     pub key_bytes: Option<Bytes>,
 
-    /// Values up to this long lie in the buckets themselves (hopscotch) [default: 128].
+    /// Values up to this long lie in the buckets or nodes themselves (hopscotch, tree) [default: 128].
     #[arg(long, value_name = "BYTES")]
     pub inline_bytes: Option<Bytes>,
 
@@ -73,14 +74,17 @@ impl Args {
             ..usual
         };
         let of_others = [
-            (self.key_bytes.is_some(), "--key-bytes", Kind::Hopscotch),
-            (self.inline_bytes.is_some(), "--inline-bytes", Kind::Hopscotch),
-            (self.neighbourhood.is_some(), "--neighbourhood", Kind::Hopscotch),
-            (self.memory.is_some(), "--memory", Kind::Cache),
+            (self.capacity.is_some(), "--capacity", &[Kind::Hopscotch, Kind::Cuckoo, Kind::Cache][..]),
+            (self.key_bytes.is_some(), "--key-bytes", &[Kind::Hopscotch]),
+            (self.inline_bytes.is_some(), "--inline-bytes", &[Kind::Hopscotch, Kind::Tree]),
+            (self.neighbourhood.is_some(), "--neighbourhood", &[Kind::Hopscotch]),
+            (self.memory.is_some(), "--memory", &[Kind::Cache]),
         ];
-        for (given, name, kind) in of_others {
-            if given && kind != self.kind {
-                return Err(format!("{name} is for {kind} tables, and this one is {}", self.kind));
+        for (given, name, kinds) in of_others {
+            if given && !kinds.contains(&self.kind) {
+                let kinds: Vec<String> = kinds.iter().map(Kind::to_string).collect();
+                let kinds = kinds.join(" and ");
+                return Err(format!("{name} is for {kinds} tables, and this one is {}", self.kind));
             }
         }
         options.validate().map_err(|error| error.to_string())?;

@@ -77,7 +77,10 @@ fn print(table: &TableInfo, stats: &TableStats) -> io::Result<()> {
             format!("{}, {} an entry", human(shards.payload_bytes), each(shards.payload_bytes)),
         ),
         ("memory", format!("{}, {} an entry", human(shards.memory_bytes), each(shards.memory_bytes))),
-        ("fill", format!("{} of {} places", percent(shards.keys, shards.slots), shards.slots)),
+        match table.options.kind {
+            Kind::Tree => ("nodes", shards.nodes.to_string()),
+            _ => ("fill", format!("{} of {} places", percent(shards.keys, shards.slots), shards.slots)),
+        },
     ];
     if table.options.kind == Kind::Hopscotch {
         lines.push((

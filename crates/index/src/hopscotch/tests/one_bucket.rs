@@ -1,7 +1,7 @@
 //! Changes that one bucket is enough for come to the same as those that go the long way.
 
 use super::super::change::Work;
-use super::super::local::{Local, finish};
+use super::super::local::finish;
 use super::*;
 
 /// As [`World::put`], by what is there for changes of several buckets.
@@ -9,7 +9,7 @@ fn put_the_long_way(world: &mut World, key: &[u8], value: &[u8], expires: u64) -
     let key = world.key(key);
     let Owner { shape, directory, segments, .. } = &world.owner;
     let segment = segments[directory.get(key.hash) as usize].segment;
-    let mut local = Local::new(&mut world.heap, shape.purpose);
+    let mut local = crate::objects::Objects::new(&mut world.heap, shape.purpose);
     let work = Work::new(&mut local, segment, shape, world.options.seed);
     let mut store = |_: Option<&Found>| Decision::Store { value: Cow::Borrowed(value), expires };
     let effect = finish(work.change(key, &mut store)).unwrap();

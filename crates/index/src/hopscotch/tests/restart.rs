@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::hopscotch::change::Work;
-use crate::hopscotch::local::{Local, finish};
+use crate::hopscotch::local::finish;
 use crate::replay::Replica;
 
 impl World {
@@ -12,7 +12,7 @@ impl World {
         let key = self.key(bytes);
         let segment = self.owner.segments[self.owner.directory.get(key.hash) as usize].segment;
         let shape = self.owner.shape;
-        let mut local = Local::new(&mut self.heap, shape.purpose);
+        let mut local = crate::objects::Objects::new(&mut self.heap, shape.purpose);
         let work = Work::new(&mut local, segment, &shape, self.options.seed);
         let store = |_: Option<&Found>| Decision::Store { value: Cow::Borrowed(value), expires: 0 };
         match finish(work.change(key, &mut { store })) {

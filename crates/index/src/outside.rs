@@ -1,0 +1,71 @@
+//! Entries too long for a bucket or a node: key and value lie in an object of their own.
+
+use crate::client::memory::{Memory, Unreadable};
+use crate::key::{Found, Key, Looked};
+use barn_heap::object::read_bytes;
+use barn_heap::{HEADER_BYTES, Seen, inspect};
+use barn_transaction::Pointer;
+
+/// Bytes before the key.
+pub(crate) const OUTSIDE_HEAD_BYTES: usize = 16;
+
+/// An entry that lies in an object of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outside<'a> {
+    pub(crate) expires: u64,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Outside<'a> {
+    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
+        let (expires, rest) = body.split_first_chunk::<8>()?;
+        let (key_bytes, rest) = rest.split_first_chunk::<8>()?;
+        let (key, value) = rest.split_at_checked(u64::from_le_bytes(*key_bytes) as u32 as usize)?;
+        Some(Self { expires: u64::from_le_bytes(*expires), key, value })
+    }
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut body = Vec::new();
+        self.append_to(&mut body);
+        body
+    }
+
+    pub(crate) fn append_to(self, body: &mut Vec<u8>) {
+        body.reserve(OUTSIDE_HEAD_BYTES + self.key.len() + self.value.len());
+        body.extend_from_slice(&self.expires.to_le_bytes());
+        body.extend_from_slice(&(self.key.len() as u64).to_le_bytes());
+        body.extend_from_slice(self.key);
+        body.extend_from_slice(self.value);
+    }
+}
+
+/// Reads an entry that lies in an object of its own, but for its version. Absent if it is another key's.
+pub(crate) async fn look_outside<M: Memory + Sync>(
+    memory: &M,
+    pointer: Pointer,
+    key: Key<'_>,
+    found: &mut Found,
+    reads: &mut u32,
+) -> Result<Looked, Unreadable> {
+    let bytes = pointer.bytes as usize;
+    found.value.clear();
+    found.value.resize(read_bytes(bytes), 0);
+    let confirmation = memory.read_confirmed(pointer.address, &mut found.value).await?;
+    *reads += 1;
+    let seen = inspect(pointer.address, Some(pointer.incarnation), &found.value, confirmation);
+    let Seen::Whole(view) = seen else { return Ok(Looked::Unsettled) };
+    let Some(outside) = Outside::parse(&found.value[HEADER_BYTES..HEADER_BYTES + view.bytes]) else {
+        return Ok(Looked::Unsettled);
+    };
+    if outside.key != key.bytes {
+        return Ok(Looked::Absent);
+    }
+    let value = outside.value.len();
+    found.expires = outside.expires;
+    // The value alone, in place: it may be long.
+    let start = HEADER_BYTES + OUTSIDE_HEAD_BYTES + key.bytes.len();
+    found.value.copy_within(start..start + value, 0);
+    found.value.truncate(value);
+    Ok(Looked::Found)
+}
