@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// Small, so that checkpoints come often.
 const CHECKPOINT_BYTES: u64 = 64 << 10;
 const WINDOW_MS: u64 = 100;
-const MEMORY_BYTES: u64 = 48 << 20;
+/// A block for each length of object in each region: values here have many lengths.
+const MEMORY_BYTES: u64 = 160 << 20;
 /// Short, so that a node that was killed is soon back.
 const LEASE: Duration = Duration::from_millis(100);
 /// Out of so many cycles, one ends at a failpoint.
