@@ -52,7 +52,7 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
         (&["--kind", "cache", "--memory", "1KiB"], "from 1 MiB"),
         (&["--kind", "heap"], "hopscotch, cuckoo, cache or tree"),
         (&["--memory", "4MiB"], "--memory is for cache tables, and this one is hopscotch"),
-        (&["--kind", "cuckoo", "--inline-bytes", "8"], "--inline-bytes is for hopscotch tables"),
+        (&["--kind", "cuckoo", "--inline-bytes", "8"], "--inline-bytes is for hopscotch and tree tables"),
         (&["--shards", "0"], "0"),
     ] {
         let args: Vec<&str> = ["table", "create", "odd"].iter().chain(args).copied().collect();

@@ -105,7 +105,10 @@ pub fn add_range(message: &mut Vec<u8>, from: &[u8], to: Option<&[u8]>, bytes_ma
 }
 
 /// What a [`Method::Range`] asks for: how much, from where, and up to where.
-pub fn parse_range(bytes: &[u8]) -> Result<(&TableRange, &[u8], Option<&[u8]>), Malformed> {
+type AskedRange<'a> = (&'a TableRange, &'a [u8], Option<&'a [u8]>);
+
+/// Takes apart what a [`Method::Range`] asks for.
+pub fn parse_range(bytes: &[u8]) -> Result<AskedRange<'_>, Malformed> {
     let (header, rest) = split::<TableRange>(bytes)?;
     let (from, rest) = take(rest, header.from_bytes.get() as usize)?;
     let to = match header.to_bytes.get() {

@@ -90,7 +90,7 @@ fn bad_input_is_refused_with_what_would_be_right() {
         (&["--depth", "0"], "1..=1024"),
         (&["--over", "carrier-pigeon"], "embedded"),
         (&["--way", "left"], "one-sided"),
-        (&["--kind", "tree"], "hopscotch"),
+        (&["--kind", "heap"], "hopscotch"),
         (&["--keys", "3"], "1000"),
         (&["--clients", "0"], "1..=64"),
         (&["--repeats", "0"], "1..=100"),
