@@ -69,7 +69,7 @@ fn readers_never_miss_a_key_and_never_see_a_torn_one_while_nodes_come_and_go() {
                 step += 1;
                 world.put(&key_of(step % ALWAYS), &value_of(step), 0).unwrap();
                 // Waves of neighbours, so that leaves are divided and put together all the time.
-                let other = (chance.below(ALWAYS) << 32 | 1 + chance.below(200)).to_be_bytes();
+                let other = ((chance.below(ALWAYS) << 32) | (1 + chance.below(200))).to_be_bytes();
                 match (step / 2000).is_multiple_of(2) {
                     true => _ = world.put(&other, &value_of(step), 0).unwrap(),
                     false => world.remove(&other),

@@ -221,10 +221,8 @@ impl Clients {
                 self.writing.remove(hold);
                 self.holds.remove(hold).expect("its own hold");
             }
-            (Request::Abandon { hold, turn, .. }, Response::Done) => {
-                if self.turns.get(hold) == Some(turn) {
-                    self.writing.remove(hold);
-                }
+            (Request::Abandon { hold, turn, .. }, Response::Done) if self.turns.get(hold) == Some(turn) => {
+                self.writing.remove(hold);
             }
             (Request::Free { space, address, .. }, Response::Done) => {
                 self.contents.remove(&(*space, *address));
