@@ -230,7 +230,7 @@ pub enum Request {
         session: SessionId,
         /// What it holds of the range.
         hold: HoldId,
-        /// Which of the hold's leases: the client counts them, from 1. What it says of an earlier one may
+        /// Which of the hold's leases: larger than those before. What the client says of an earlier one may
         /// arrive when a later one has begun.
         turn: u64,
         /// The numbers of the chunks to be written, within the range.

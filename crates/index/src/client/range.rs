@@ -152,13 +152,13 @@ impl Table {
     ) -> Result<Option<(Page, Option<Vec<u8>>)>, TableError> {
         let (mut reads, mut retries, mut stale) = (0, 0, 0);
         loop {
-            let known = shard.known(self.client.session());
-            let looked = match known.as_deref() {
-                Some(Roots::Tree(roots)) => {
-                    let reach = self.client.reach_within(waits.left());
-                    roots.page(&reach, from, &mut reads).await
+            let looked = {
+                let reach = self.client.reach_within(waits.left());
+                // Of this very session: where another's trees began means nothing in its memory.
+                match shard.known(reach.session()).as_deref() {
+                    Some(Roots::Tree(roots)) => roots.page(&reach, from, &mut reads).await,
+                    _ => Ok(Err(Looked::Stale)),
                 }
-                _ => Ok(Err(Looked::Stale)),
             };
             match looked {
                 Ok(Ok(page)) => {
