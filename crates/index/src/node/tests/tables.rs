@@ -166,3 +166,29 @@ fn notes_that_do_not_belong_to_the_table_are_refused() {
     node.replica.notes.get_mut(key.as_bytes()).unwrap()[0][30] ^= 0xff;
     assert!(node.restart(&configured).is_err());
 }
+
+#[test]
+fn a_tree_is_gone_through_by_ranges_alone() {
+    let configuration =
+        configuration(3, &[(1, &options(Kind::Tree, None)), (2, &options(Kind::Cuckoo, None))]);
+    let mut node = Node::new();
+    for table in [1, 2] {
+        node.put(&configuration, table, b"key", b"value");
+    }
+    let mut ask = |table: u32, method: Method| {
+        let (mut message, mut answer) = (Vec::new(), Vec::new());
+        wire::begin(&mut message, table, 0, 0);
+        match method {
+            Method::Range => wire::add_range(&mut message, b"", None, 1 << 20, 10),
+            _ => message.extend_from_slice(&[0; TableScan::BYTES]),
+        }
+        let (now, Node { heap, tables, .. }) = (Now::at(1), &mut node);
+        let (configuration, durability) = (&configuration, Durability::Logged);
+        let around =
+            Surroundings { heap, configuration, member: MEMBER, now: &now, changed: vec![], durability };
+        tables.handle(around, method as u16, &message, &mut answer)
+    };
+    assert!(ask(1, Method::Scan).is_err_and(|why| why.contains("by ranges")));
+    assert!(ask(2, Method::Range).is_err_and(|why| why.contains("in no order")));
+    assert!(ask(1, Method::Range).is_ok() && ask(2, Method::Scan).is_ok());
+}
