@@ -18,6 +18,9 @@ const PAIR: Slot = 2_000;
 const OBJECT: Slot = 2_002;
 const REPLACED: Slot = 2_003;
 
+/// How long a client is refused for want of memory before the check says so: many leases of its nodes.
+const REFUSED_MAX: Duration = Duration::from_secs(10);
+
 /// A client.
 pub(crate) struct Client {
     number: u32,
@@ -108,6 +111,7 @@ impl Client {
 
     /// Writes until told to pause.
     pub(crate) fn write(&mut self, pause: &AtomicBool) -> Result<(), String> {
+        let mut refused_since: Option<Instant> = None;
         // ORDER: Relaxed: a flag that stands alone.
         while !pause.load(Ordering::Relaxed) {
             self.sequence += 1;
@@ -117,9 +121,15 @@ impl Client {
             if let Err(error) = &done
                 && error.to_string().contains("memory budget")
             {
-                // Clients that are refused write nothing, and nothing would be compared.
-                return Err(format!("the nodes of this check need more memory: {error}"));
+                // Refused, and so never to be seen; memory that waits for its readers comes back soon. A client
+                // that goes on being refused writes nothing, and nothing would be compared.
+                if refused_since.get_or_insert_with(Instant::now).elapsed() > REFUSED_MAX {
+                    return Err(format!("the nodes of this check need more memory: {error}"));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
             }
+            refused_since = None;
             let ended = Instant::now();
             self.record.changes.push(Change {
                 sequence: self.sequence,

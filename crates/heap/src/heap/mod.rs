@@ -135,9 +135,11 @@ impl Heap {
 
     /// Whether blocks wait for readers to leave and memory is short: time for a new epoch.
     pub fn wants_epoch(&self) -> bool {
-        // An eighth: enough to bridge the time in which readers leave.
+        // An eighth, or as much as waits: enough to bridge the time in which readers leave, also for sizes
+        // that come and go so fast that most blocks wait.
         let left = (self.usage.free_blocks as u64).min(self.blocks_in_budget());
-        !self.quarantine.is_empty() && (self.short || left * 8 < (self.usage.slab_blocks as u64))
+        let few = left * 8 < self.usage.slab_blocks as u64 || left < self.usage.waiting_blocks as u64;
+        !self.quarantine.is_empty() && (self.short || few)
     }
 
     /// Begins a new epoch, which it gives. Readers that begin from now on see no pointer into a

@@ -257,11 +257,23 @@ impl Heap {
         {
             return Ok(Some(found));
         }
+        // Nearness is worth a block for each size in each region only while there are plenty.
+        if !self.is_roomy()
+            && let Some(class) = size.class
+            && let Some(found) = self.find_open(class, purpose, None, count)
+        {
+            return Ok(Some(found));
+        }
         match self.divide(size, purpose, Some(region)) {
             Ok(run) => Ok(Some((run, 0))),
             Err(AllocError::Memory(error)) => Err(AllocError::Memory(error)),
             Err(_) => Ok(None),
         }
+    }
+
+    /// Whether at least a quarter of the budget is left.
+    fn is_roomy(&self) -> bool {
+        self.budget_bytes.saturating_sub(self.usage.held_bytes) >= self.budget_bytes / 4
     }
 
     /// Finds free slots in runs that have some.

@@ -30,6 +30,33 @@ fn a_hint_is_followed_to_block_and_region() {
     assert_eq!(heap.usage().free_blocks, 15, "only when its region is full is a hint left");
 }
 
+/// Many sizes in many regions: a block for each of each would be all there is.
+#[test]
+fn a_hint_takes_no_block_of_the_last_quarter_while_there_is_a_slot_elsewhere() {
+    let mut heap = Heap::new(HeapOptions { budget_bytes: 16 << 20 });
+    for id in 1..=2 {
+        heap.add_region(RegionId(id), Words::private(8 << 20)).unwrap();
+    }
+    let hint = Address::new(RegionId(2), BLOCK_BYTES as u32);
+    let first = create(&mut heap, &[1; 1000], None).unwrap();
+    assert_eq!(first.address.region(), RegionId(1));
+    let near = create(&mut heap, &[1; 1000], Some(hint)).unwrap();
+    assert_eq!(near.address.region(), RegionId(2), "there is plenty");
+    create(&mut heap, &[1; 2000], None).unwrap();
+    while heap.usage().held_bytes <= 12 << 20 {
+        heap.reserve(SLOT_BYTES_MAX - HEADER_BYTES, None, Purpose::Objects).unwrap();
+    }
+    let held = heap.usage().held_bytes;
+    let far = create(&mut heap, &[1; 2000], Some(hint)).unwrap();
+    assert_eq!(
+        (far.address.region(), heap.usage().held_bytes),
+        (RegionId(1), held),
+        "not for nearness alone"
+    );
+    let other = create(&mut heap, &[1; 3000], Some(hint)).unwrap();
+    assert_eq!(other.address.region(), RegionId(2), "a block that is needed anyhow is taken near");
+}
+
 #[test]
 fn a_hint_to_nowhere_is_no_error() {
     let mut heap = heap(1, 4);

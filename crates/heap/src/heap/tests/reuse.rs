@@ -27,6 +27,20 @@ fn empty_blocks_wait_for_their_readers() {
 }
 
 #[test]
+fn an_epoch_begins_when_more_waits_than_is_left() {
+    let mut heap = heap(1, 11);
+    let a_block = vec![7; SLOT_BYTES_MAX - HEADER_BYTES];
+    let objects: Vec<_> = (0..6).map(|_| create(&mut heap, &a_block, None).unwrap()).collect();
+    assert_eq!((heap.usage().slab_blocks, heap.usage().free_blocks), (6, 4));
+    for (freed, object) in objects.iter().enumerate() {
+        assert_eq!(heap.wants_epoch(), heap.usage().waiting_blocks > 4, "{freed} freed");
+        free(&mut heap, *object);
+    }
+    assert_eq!(heap.usage().waiting_blocks, 5, "one is kept for its size");
+    assert!(heap.wants_epoch());
+}
+
+#[test]
 fn a_waiting_block_serves_its_own_size_at_once() {
     let mut heap = heap(1, 3);
     let objects = fill(&mut heap, 1000);
