@@ -141,3 +141,38 @@ fn a_range_meets_every_key_that_stays_while_others_come_and_go_around_it() {
         assert!(writer.join().unwrap() > 0);
     });
 }
+
+/// Ranges that one thread has under way at once: their answers are longer together than what is sent at a time.
+#[test]
+fn many_ranges_at_once_all_come_to_their_end() {
+    let with_tcp = NodeConfig { tcp: Some("127.0.0.1:0".parse().unwrap()), ..config() };
+    let node = Node::start(with_tcp).unwrap();
+    let shm = Barn::connect(&node.address().unwrap()).unwrap();
+    let tcp = Barn::connect(&format!("tcp://{}", node.tcp_address().unwrap())).unwrap();
+    let table = shm.create_table("ordered", tree(), 1).unwrap();
+    let keys: Vec<Vec<u8>> = (0..3000u64).map(|number| format!("key:{number:05}").into_bytes()).collect();
+    let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &[7; 200][..])).collect();
+    for some in pairs.chunks(500) {
+        table.put_many(some).unwrap();
+    }
+    let other = tcp.open_table("ordered").unwrap();
+    for (name, table) in [("shm", &table), ("tcp", &other)] {
+        for way in WAYS {
+            let table = table.read_by(way);
+            let table = table.futures();
+            let each = keys.iter().enumerate().step_by(3).map(|(at, from)| async move {
+                let mut range = table.range(from, None).at_most(at % 100);
+                let mut met = 0;
+                while let Some((key, _)) = range.next().await.unwrap() {
+                    assert!(&key >= from);
+                    met += 1;
+                }
+                assert_eq!(met, (at % 100).min(3000 - at), "{name} {way}");
+            });
+            let mut done = 0;
+            barn_fabric::Pipeline::new(16).run(each, |()| done += 1);
+            assert_eq!(done, 1000, "{name} {way}");
+            eprintln!("{name} {way}");
+        }
+    }
+}

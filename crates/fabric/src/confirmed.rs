@@ -83,6 +83,7 @@ impl Future for Confirmed<'_> {
                 if drive::interleaved() && !*fetching {
                     *fetching = true;
                     region.prefetch(*offset, into.len());
+                    drive::poll_again();
                     return Poll::Pending;
                 }
                 Poll::Ready(load(region, *offset, into))

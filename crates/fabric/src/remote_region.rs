@@ -231,6 +231,7 @@ impl Operation<'_> {
                 // Out of bounds is found below, at the next poll; a prefetch is only advice.
                 words.prefetch(*offset, into.len());
                 self.stage = Stage::Fetching;
+                drive::poll_again();
                 return Poll::Pending;
             }
             let read = read_mapped(self.region, *offset, into);

@@ -3,7 +3,7 @@
 mod common;
 
 use barn_fabric::seam::{Random, Seeded};
-use barn_fabric::{ConnectOptions, Rights};
+use barn_fabric::{ConnectOptions, Pipeline, Rights};
 use common::{Dir, Process, READABLE, REGION_BYTES, client, counts, echo, in_slots, options, until};
 use std::time::Duration;
 
@@ -68,4 +68,36 @@ fn ten_million_reads_cost_the_node_nothing() {
     });
     assert_eq!(ticks, 0, "{READS} READs cost the node {} ms", ticks * 10);
     assert!(echo(&client, b"still there"));
+}
+
+/// Operations of many READs, on a thread that gets to poll them so seldom that it thinks of sleeping: a READ that
+/// is being fetched has nobody who would wake it.
+#[test]
+fn a_pipeline_of_many_reads_each_never_sleeps_on_them() {
+    let dir = Dir::new();
+    let _node = Process::start_node(&dir.socket());
+    let client = client(&dir.socket(), options());
+    let region = client.open(READABLE, Rights::READ).wait().expect("it opens");
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for confirmed in [false, true] {
+            let region = &region;
+            let operations = (0..2u64).map(|_| async move {
+                for at in 0..100 {
+                    let mut bytes = [0; READ_BYTES];
+                    std::thread::sleep(Duration::from_micros(50));
+                    match confirmed {
+                        true => drop(region.read_confirmed(at * 64, &mut bytes).await.expect("is read")),
+                        false => region.read(at * 64, &mut bytes).await.expect("is read"),
+                    }
+                }
+            });
+            Pipeline::new(2).run(operations, |()| {});
+            let _ = ended.send(confirmed);
+        }
+    });
+    for confirmed in [false, true] {
+        let ended = end.recv_timeout(Duration::from_secs(30));
+        assert_eq!(ended, Ok(confirmed), "a READ under way was slept on");
+    }
 }

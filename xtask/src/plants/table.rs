@@ -123,6 +123,7 @@ const fn log(filter: &'static str) -> Gate {
     Gate { package: "barn-log", target: Target::Lib, filter, loom: false }
 }
 
+const SLEPT_ON: &str = "a_pipeline_of_many_reads_each_never_sleeps_on_them";
 const HELD: &str = "what_a_grant_holds_is_dropped_before_revoking_returns";
 const IN_PART: &str = "a_request_that_arrived_in_part_is_none";
 const TAKEN_ONCE: &str = "a_request_that_arrives_often_and_late_is_taken_once";
@@ -554,8 +555,23 @@ pub(super) const PLANTS: &[Plant] = &[
         gate: unit("barn-cli", "workload::tests::a_value"),
         fails: "a_value_that_is_another_keys_is_an_error_however_it_is_read",
     },
+    Plant {
+        name: "scans_unchecked",
+        gate: unit("barn-cli", "workload::tests::a_scan"),
+        fails: "a_scan_that_skips_or_mixes_up_its_records_is_an_error",
+    },
     // What a device may reach, and what a network may lose.
     Plant { name: "revocation_keeps_the_key", gate: unit("barn-fabric", "registry"), fails: HELD },
+    Plant {
+        name: "fetch_slept_on",
+        gate: Gate {
+            package: "barn-fabric",
+            target: Target::Test("shm_idle"),
+            filter: SLEPT_ON,
+            loom: false,
+        },
+        fails: SLEPT_ON,
+    },
     Plant { name: "verbs_slot_unchecked", gate: unit("barn-fabric", "request_region"), fails: IN_PART },
     Plant { name: "verbs_lap_taken_again", gate: unit("barn-fabric", "repeated"), fails: TAKEN_ONCE },
     // Clients that outlive nodes and clusters.

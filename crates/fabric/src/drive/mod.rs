@@ -21,6 +21,7 @@ pub(crate) use block_on::block_on_alone;
 pub(crate) use block_on::wait_for_device;
 pub use pipeline::Pipeline;
 
+use barn_layout::planted;
 use rustix::fd::OwnedFd;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -141,6 +142,15 @@ pub(crate) fn park_on(sleeper: Option<Arc<dyn Sleeper>>, timeout: Option<Duratio
             (one, two) => one.or(two),
         };
     });
+}
+
+/// Something is on its way of which nobody will wake anybody, such as what is fetched into the cache: whoever
+/// is about to sleep polls again instead.
+#[inline]
+pub(crate) fn poll_again() {
+    if parking() && !planted("fetch_slept_on") {
+        park_on(None, None);
+    }
 }
 
 /// Runs `poll` as the last look before a sleep; gives what it said to sleep on.

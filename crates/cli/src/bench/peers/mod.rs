@@ -8,7 +8,8 @@
 //! | `…/rate-N/against-PEER/p99` | with `--rate`: the time within which 99 of 100 operations were done |
 //! | `memory-per-entry/KEYxVALUE/against-PEER` | bytes of our table's memory for each record, beside by how much the server's grew |
 //!
-//! WORKLOAD is YCSB's c (reads), b (5 % updates) or a (half updates). All are loaded with the same records, asked
+//! WORKLOAD is YCSB's c (reads), b (5 % updates), a (half updates) or, of those who keep their keys in order, e (short
+//! scans). All are loaded with the same records, asked
 //! for the same ones in the same order by as many clients with as many operations at once, and measured in turn.
 //! `dashmap` and `btreemap-rwlock` are the limit without any store: nobody is asked, and nothing can be shared.
 
@@ -22,6 +23,7 @@ use crate::bench::workload::crew::{Crew, How, Measured};
 use crate::bench::workload::mix::Mix;
 use crate::bench::workload::options::{Beat, DEPTH_MAX, Load};
 use crate::bench::workload::shape::Shape;
+use crate::bench::workload::site;
 use crate::bench::workload::subject::{Cell, Subject};
 use crate::bench::workload::worker::Setup;
 use crate::progress::Progress;
@@ -35,14 +37,17 @@ mod tests;
 use rows::Results;
 use servers::Servers;
 
+/// What all can do, and what those with an order can.
+const COMPARED: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::E];
 /// The same operations in every run.
 const SEED: u64 = 0x9EE2;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// YCSB's workloads, with commas: c (reads), b (5 % updates), a (half updates).
-    #[arg(long, value_name = "LETTERS", value_delimiter = ',', default_values_t = [Mix::C, Mix::B, Mix::A], value_parser = mix)]
+    /// YCSB's workloads, with commas: c (reads), b (5 % updates), a (half updates), e (scans of 1 to 100 records
+    /// in the order of their keys, 5 % inserts: of a tree, beside the ordered map).
+    #[arg(long, value_name = "LETTERS", value_delimiter = ',', default_values_t = COMPARED, value_parser = mix)]
     pub workload: Vec<Mix>,
 
     /// Operations that each thread has under way at once, with commas.
@@ -63,9 +68,11 @@ pub struct Args {
 }
 
 fn mix(text: &str) -> Result<Mix, String> {
-    let there = [Mix::C, Mix::B, Mix::A].into_iter().find(|mix| mix.to_string() == text);
+    let there = COMPARED.into_iter().find(|mix| mix.to_string() == text);
     there.ok_or_else(|| {
-        format!("the peers are compared in workloads a, b and c, not `{text}`; `barn bench ycsb` has d and f")
+        format!(
+            "the peers are compared in workloads a, b, c and e, not `{text}`; `barn bench ycsb` has d and f"
+        )
     })
 }
 
@@ -94,7 +101,8 @@ impl Args {
         let mut cells = Vec::new();
         for mix in &self.workload {
             for depth in &self.depth {
-                cells.extend(subjects.iter().map(|subject| Cell {
+                let subjects = subjects.iter().filter(|subject| !mix.is_ordered() || subject.is_ordered());
+                cells.extend(subjects.map(|subject| Cell {
                     subject: *subject,
                     mix: *mix,
                     depth: *depth as usize,
@@ -135,7 +143,9 @@ pub fn run(args: &Args) -> io::Result<Report> {
         Progress::new((args.load.shapes().count() * args.cells(|_| true).len() * rounds) as u64);
     let mut absent = Absent::default();
     for shape in args.load.shapes() {
-        let servers = Servers::start(args.load.kind, shape, args.load.records(shape), &mut progress)?;
+        let ordered = args.workload.iter().any(|mix| mix.is_ordered());
+        let servers =
+            Servers::start(args.load.kind, ordered, shape, args.load.records(shape), &mut progress)?;
         let measured = measure(args, shape, &servers, &mut progress)?;
         let results =
             Results { shape, ending: &args.ending(), open: args.beat.rate.is_some(), measured: &measured };
@@ -170,6 +180,11 @@ fn measure(
     let mut crew = Crew::start(args.load.clients, args.load.threads, &setup)?;
     let cells = args.cells(|subject| servers.has(subject));
     let cells = rows::needed(&cells, &args.load.rows, shape, &args.ending());
-    let how = How { effort: args.load.effort(), rate: args.beat.offered(), law: None, inserts_max: 0 };
+    let how = How {
+        effort: args.load.effort(),
+        rate: args.beat.offered(),
+        law: None,
+        inserts_max: args.load.records(shape) * (site::GROWS_BY - 1),
+    };
     crew.in_turn(how, &cells, |subject| servers.cpu_seconds(subject), progress)
 }

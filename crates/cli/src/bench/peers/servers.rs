@@ -30,12 +30,22 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Starts all, and loads them.
-    pub(super) fn start(kind: Kind, shape: Shape, records: u64, progress: &mut Progress) -> io::Result<Self> {
+    pub(super) fn start(
+        kind: Kind,
+        ordered: bool,
+        shape: Shape,
+        records: u64,
+        progress: &mut Progress,
+    ) -> io::Result<Self> {
         progress.show(&format!("loading Barn with {records} records of {shape}"));
-        let node = BenchNode::start(site::memory_bytes(shape, records), 0, None)?;
+        let memory_bytes = site::memory_bytes(shape, records) * if ordered { 2 } else { 1 };
+        let node = BenchNode::start(memory_bytes, 0, None)?;
         let barn = Barn::connect(&node.address("shm")).map_err(io::Error::other)?;
         let table = site::load(&barn, kind, shape, records).map_err(io::Error::other)?;
         let stats = table.stats().map_err(io::Error::other)?.shards;
+        if ordered {
+            site::load_ordered(&barn, shape, records).map_err(io::Error::other)?;
+        }
         let mut servers = Self {
             node,
             redis: None,

@@ -6,11 +6,11 @@
 //! | B | 95 % read, 5 % update | zipfian |
 //! | C | read | zipfian |
 //! | D | 95 % read, 5 % insert | latest |
-//! | E | 95 % scan in the order of the keys, 5 % insert | not measured yet |
+//! | E | 95 % scan of 1 to 100 records in the order of their keys, 5 % insert | zipfian |
 //! | F | 50 % read, 50 % read-modify-write | zipfian |
 //!
-//! E needs ranges of keys in their order, which trees have; the clients of workloads do not ask for any yet. A walk
-//! through a table of another kind is in no order: to call it E would be to measure something else.
+//! E needs ranges of keys in their order, which trees have: whatever kind the others use, E has a tree of its own.
+//! A walk through a table of another kind is in no order: to call it E would be to measure something else.
 
 use std::fmt;
 
@@ -47,22 +47,32 @@ pub(crate) enum Kind {
     Insert,
     /// It is given a value that follows from the one it had.
     ReadModifyWrite,
+    /// It and those after it are read, in the order of their keys, so many in all.
+    Scan(u8),
 }
 
-impl Mix {
-    /// Those that a hashed table can do.
-    pub(crate) const HASHED: [Self; 5] = [Self::A, Self::B, Self::C, Self::D, Self::F];
+/// YCSB's longest scan; lengths are spread evenly.
+pub(crate) const SCAN_MAX: u8 = 100;
 
-    /// Reads in a hundred operations, and what the others are; nothing where an order is needed.
-    pub(crate) fn parts(self) -> Option<(u64, Kind)> {
+impl Mix {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
+
+    /// What most operations are, how many in a hundred, and what the others are. Scans have the longest length.
+    pub(crate) fn parts(self) -> (Kind, u64, Kind) {
         match self {
-            Self::A => Some((50, Kind::Update)),
-            Self::B => Some((95, Kind::Update)),
-            Self::C => Some((100, Kind::Read)),
-            Self::D => Some((95, Kind::Insert)),
-            Self::E => None,
-            Self::F => Some((50, Kind::ReadModifyWrite)),
+            Self::A => (Kind::Read, 50, Kind::Update),
+            Self::B => (Kind::Read, 95, Kind::Update),
+            Self::C => (Kind::Read, 100, Kind::Read),
+            Self::D => (Kind::Read, 95, Kind::Insert),
+            Self::E => (Kind::Scan(SCAN_MAX), 95, Kind::Insert),
+            Self::F => (Kind::Read, 50, Kind::ReadModifyWrite),
         }
+    }
+
+    /// Whether keys must have an order.
+    pub(crate) fn is_ordered(self) -> bool {
+        self == Self::E
     }
 
     /// How YCSB chooses its records.

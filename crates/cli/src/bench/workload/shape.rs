@@ -117,6 +117,28 @@ impl FromStr for Shapes {
 const SCRAMBLE: u64 = 0x9E37_79B9_7F4B;
 const SYMBOLS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
+/// The inverse of [`SCRAMBLE`].
+const UNSCRAMBLE: u64 = {
+    // Newton's: each step doubles the bits that are right, of which an odd number has three to begin with.
+    let (mut inverse, mut step) = (SCRAMBLE, 0);
+    while step < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(SCRAMBLE.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse & CODE_MASK
+};
+const CODE_MASK: u64 = (1 << 48) - 1;
+/// What each byte stands for in a key.
+const BITS_OF: [u8; 256] = {
+    let (mut bits_of, mut at) = ([NO_SYMBOL; 256], 0);
+    while at < SYMBOLS.len() {
+        bits_of[SYMBOLS[at] as usize] = at as u8;
+        at += 1;
+    }
+    bits_of
+};
+const NO_SYMBOL: u8 = 1 << 7;
+
 /// What is in a value of a key, word by word, for one of its stamps.
 fn seed(number: u64, stamp: u32) -> u64 {
     let mixed =
@@ -140,6 +162,16 @@ impl Shape {
             let more = (bytes - into.len()).min(8);
             into.extend_from_within(..more);
         }
+    }
+
+    /// The number whose key this is, if it is one's.
+    pub(crate) fn number(self, key: &[u8]) -> Option<u64> {
+        let (mut code, mut wrong) = (0, 0);
+        for byte in key.first_chunk::<8>()?.iter().rev() {
+            let bits = BITS_OF[usize::from(*byte)];
+            (code, wrong) = (code << 6 | u64::from(bits & 63), wrong | bits & NO_SYMBOL);
+        }
+        (wrong == 0).then_some(code.wrapping_mul(UNSCRAMBLE) & CODE_MASK)
     }
 
     /// The length of a number's values: always the same.
@@ -223,6 +255,17 @@ mod tests {
             assert_eq!(keys.len(), 20_002);
             assert!(keys.iter().all(|key| key.len() == key_bytes && key.iter().all(u8::is_ascii_graphic)));
         }
+    }
+
+    #[test]
+    fn a_key_says_its_number() {
+        let mut key = Vec::new();
+        for number in (0..5000).chain([u64::from(u32::MAX), (1 << 48) - 1]) {
+            CELL[0].key(number, &mut key);
+            assert_eq!(CELL[0].number(&key), Some(number));
+        }
+        assert_eq!(CELL[0].number(b"short"), None);
+        assert_eq!(CELL[0].number(b"a symbol"), None, "a blank is none");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use super::shape::Shape;
 
 /// The table's name.
 pub(crate) const TABLE: &str = "workload";
+/// That of the tree that workloads which need an order have beside it.
+pub(crate) const ORDERED: &str = "workload-ordered";
 /// What any node has, beside its records.
 const NODE_BYTES_MIN: u64 = 128 << 20;
 /// Of an entry beside its key and value: a bucket or an extent, and what is free while a table grows.
@@ -43,6 +45,15 @@ pub(crate) fn batches(shape: Shape, records: u64) -> impl Iterator<Item = Vec<(V
 
 /// Makes the table, with so many records.
 pub(crate) fn load(barn: &Barn, kind: Kind, shape: Shape, records: u64) -> Result<Table, barn::Error> {
+    load_as(TABLE, barn, kind, shape, records)
+}
+
+/// Makes the tree of workloads that need an order.
+pub(crate) fn load_ordered(barn: &Barn, shape: Shape, records: u64) -> Result<Table, barn::Error> {
+    load_as(ORDERED, barn, Kind::Tree, shape, records)
+}
+
+fn load_as(name: &str, barn: &Barn, kind: Kind, shape: Shape, records: u64) -> Result<Table, barn::Error> {
     let value_bytes_max = shape.value.most as u32;
     let options = TableOptions {
         kind,
@@ -53,7 +64,7 @@ pub(crate) fn load(barn: &Barn, kind: Kind, shape: Shape, records: u64) -> Resul
         memory_bytes: (records * GROWS_BY * entry_bytes(shape)).max(64 << 20),
         ..TableOptions::default()
     };
-    let table = barn.table_with(TABLE, options)?;
+    let table = barn.table_with(name, options)?;
     for batch in batches(shape, records) {
         let pairs: Vec<(&[u8], &[u8])> = batch.iter().map(|(key, value)| (&key[..], &value[..])).collect();
         table.put_many(&pairs)?;

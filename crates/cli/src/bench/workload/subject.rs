@@ -70,6 +70,11 @@ impl Subject {
         }
     }
 
+    /// Whether it can go through keys in their order.
+    pub(crate) fn is_ordered(self) -> bool {
+        matches!(self, Self::Embedded(_) | Self::Shm(_) | Self::Tcp(_) | Self::Verbs(_) | Self::LockedBTree)
+    }
+
     /// Whether it is in the client's own process: then one process has all the threads.
     pub(crate) fn is_in_process(self) -> bool {
         matches!(self, Self::Embedded(_) | Self::Dashmap | Self::LockedBTree)

@@ -186,10 +186,10 @@ fn nothing_is_read_before_its_insert_has_ended() {
 }
 
 #[test]
-fn a_workload_that_cannot_be_carried_out_is_an_error_and_no_endless_loop() {
+fn a_trace_without_operations_is_an_error_and_no_endless_loop() {
     let clock = ByHand::default();
     let mut store = Fake { clock: clock.clone(), group_ns: 1, stalls_at: 0, stall_ns: 0, groups: 0 };
-    let mut trace = Trace::draw(Mix::E, Law::Zipfian, RECORDS, 100, 1);
+    let mut trace = Trace::draw(Mix::E, Law::Zipfian, RECORDS, 0, 1);
     let mut inserts = Inserts::none(RECORDS, 0, 1);
     let mut lane = Lane { store: &mut store, trace: &mut trace, inserts: &mut inserts };
     let plan = Plan { slice_ns: MS, depth: 1, pace: CLOSED, inserts_max: 0, seed: 0 };
@@ -227,7 +227,7 @@ fn does_as_told(name: &str, store: &mut dyn Store, modifies: bool) {
 
 #[test]
 fn every_kind_of_table_does_as_told_in_every_way_and_length() {
-    for kind in [TableKind::Hopscotch, TableKind::Cuckoo, TableKind::Cache] {
+    for kind in TableKind::ALL {
         for value_bytes in [32, 256] {
             let shape = Shape { key: Span::of(23), value: Span::of(value_bytes) };
             let (_barn, table) = embedded(kind, shape);
@@ -281,6 +281,61 @@ fn redis_and_memcached_do_as_told() {
             Err(error) => absent(error),
         }
     }
+}
+
+/// Every record in the order of the keys, from some on, one scan at a time and many at once.
+fn scans_as_told(name: &str, store: &mut dyn Store) {
+    let mut tally = Tally::default();
+    let scans: Vec<_> = (0..RECORDS).map(|number| (Kind::Scan(1 + (number % 100) as u8), number)).collect();
+    for depth in [1, 16] {
+        for group in scans.chunks(depth) {
+            store.carry_out(group, &mut tally).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+    for group in [&[(Kind::Scan(3), 99_999)][..], &[(Kind::Scan(1), 5), (Kind::Scan(3), 99_999)]] {
+        let error = store.carry_out(group, &mut tally).expect_err("begins at a key that is not there");
+        assert!(error.to_string().contains("does not begin where it was to"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn trees_and_the_ordered_map_scan_as_told_and_the_others_refuse() {
+    let shape = Shape { key: Span { least: 8, most: 64 }, value: Span { least: 8, most: 256 } };
+    let (_barn, table) = embedded(TableKind::Tree, shape);
+    for way in [Way::OneSided, Way::Request, Way::Auto] {
+        scans_as_told(&format!("tree, {way}"), &mut BarnStore::of(table.read_by(way), shape, 1));
+    }
+    scans_as_told("map", &mut MapStore::of(MapStore::<LockedBTree>::load(shape, RECORDS), shape, 1));
+    let (_barn, table) = embedded(TableKind::Hopscotch, shape);
+    let mut store = BarnStore::of(table, shape, 1);
+    let error = store.carry_out(&[(Kind::Scan(3), 5)], &mut Tally::default()).expect_err("has no order");
+    assert!(error.to_string().contains("order"), "{error}");
+}
+
+#[test]
+fn a_scan_that_skips_or_mixes_up_its_records_is_an_error() {
+    use super::store::Scanned;
+    let mut records: Vec<(Vec<u8>, Vec<u8>)> = site::batches(SHAPE, 100).flatten().collect();
+    records.sort();
+    let scan = |records: &[(Vec<u8>, Vec<u8>)], wanted: u8, ended: bool| {
+        let mut scanned = Scanned::from(SHAPE, records.first().map_or(&b""[..], |(key, _)| key));
+        records.iter().try_for_each(|(key, value)| scanned.take(key, value))?;
+        scanned.end(wanted, ended)
+    };
+    assert!(scan(&records[3..8], 5, false).is_ok());
+    assert!(scan(&records[95..], 10, true).is_ok(), "the last keys");
+    assert!(scan(&records[3..8], 6, false).is_err(), "one too few");
+    assert!(scan(&records[3..8], 4, true).is_err(), "one too many");
+    assert!(scan(&[], 4, true).is_err(), "nothing, although it begins at a key that is there");
+    let mut mixed = records[3..8].to_vec();
+    mixed.swap(2, 3);
+    assert!(scan(&mixed, 5, false).is_err(), "in no order");
+    let mut twice = records[3..8].to_vec();
+    twice[3] = twice[2].clone();
+    assert!(scan(&twice, 5, false).is_err(), "one twice");
+    let mut wrong = records[3..8].to_vec();
+    wrong[4].1 = wrong[3].1.clone();
+    assert!(scan(&wrong, 5, false).is_err(), "another's value");
 }
 
 #[test]

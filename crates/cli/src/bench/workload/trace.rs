@@ -74,20 +74,23 @@ impl Inserts {
 }
 
 impl Trace {
-    /// So many operations of a workload over so many records. Empty for a workload that nobody can do.
+    /// So many operations of a workload over so many records.
     pub(crate) fn draw(mix: Mix, law: Law, records: u64, steps: usize, seed: u64) -> Self {
         let mut chooser = Chooser::new(law, records, seed);
         let mut random = Seeded::new(!seed);
-        let mut one = |(reads, other)| {
-            let kind = if random.below(100) < reads { Kind::Read } else { other };
-            if kind == Kind::Insert {
+        let (most, of_hundred, other) = mix.parts();
+        let one = |_| match if random.below(100) < of_hundred { most } else { other } {
+            Kind::Insert => {
                 chooser.inserted();
-                return Step { kind, record: 0 };
+                Step { kind: Kind::Insert, record: 0 }
             }
-            Step { kind, record: chooser.next() as u32 }
+            Kind::Scan(longest) => {
+                let kind = Kind::Scan(1 + random.below(u64::from(longest)) as u8);
+                Step { kind, record: chooser.next() as u32 }
+            }
+            kind => Step { kind, record: chooser.next() as u32 },
         };
-        let steps = mix.parts().map_or_else(Vec::new, |parts| (0..steps).map(|_| one(parts)).collect());
-        Self { steps: steps.into(), latest: law == Law::Latest, at: 0 }
+        Self { steps: (0..steps).map(one).collect(), latest: law == Law::Latest, at: 0 }
     }
 
     /// Goes to a part of the trace that no other window of eight begins with.
@@ -125,20 +128,34 @@ mod tests {
 
     #[test]
     fn every_mix_has_its_proportions() {
-        for mix in Mix::HASHED {
-            let (reads, other) = mix.parts().expect("can be done");
+        use std::mem::discriminant;
+        for mix in Mix::ALL {
+            let (most, of_hundred, other) = mix.parts();
             let trace = Trace::draw(mix, mix.law(), 1000, 200_000, 4);
-            let share = |kind| {
-                trace.steps.iter().filter(|step| step.kind == kind).count() as f64 / trace.steps.len() as f64
+            let share = |kind: Kind| {
+                let same = |step: &&Step| discriminant(&step.kind) == discriminant(&kind);
+                trace.steps.iter().filter(same).count() as f64 / trace.steps.len() as f64
             };
-            let expected = reads as f64 / 100.0;
+            let expected = of_hundred as f64 / 100.0;
             // Five standard deviations of 200,000 draws at a half are 0.0056.
-            assert!((share(Kind::Read) - expected).abs() < 0.0056, "{mix}: {}", share(Kind::Read));
-            let others = if other == Kind::Read { 0.0 } else { share(other) };
-            let reads = if other == Kind::Read { 1.0 } else { share(Kind::Read) };
-            assert!((reads + others - 1.0).abs() < 1e-12, "{mix}: nothing else");
+            assert!((share(most) - expected).abs() < 0.0056, "{mix}: {}", share(most));
+            let others = if other == most { 0.0 } else { share(other) };
+            assert!((share(most) + others - 1.0).abs() < 1e-12, "{mix}: nothing else");
         }
-        assert!(Trace::draw(Mix::E, Law::Zipfian, 1000, 100, 1).is_empty());
+    }
+
+    #[test]
+    fn scans_have_every_length_from_1_to_100_equally_often() {
+        let trace = Trace::draw(Mix::E, Law::Zipfian, 1000, 200_000, 5);
+        let mut lengths = [0u32; 256];
+        for step in trace.steps.iter() {
+            if let Kind::Scan(keys) = step.kind {
+                lengths[usize::from(keys)] += 1;
+            }
+        }
+        // 1900 of each; five standard deviations are 217.
+        assert!(lengths[1..=100].iter().all(|count| (1683..2117).contains(count)), "{lengths:?}");
+        assert_eq!(lengths[0] + lengths[101..].iter().sum::<u32>(), 0);
     }
 
     #[test]

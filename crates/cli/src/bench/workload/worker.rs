@@ -18,7 +18,7 @@ use super::drive::{Done, Lane, Pace, Plan};
 use super::latency::{Counted, Latencies};
 use super::mix::Mix;
 use super::shape::Shape;
-use super::site::{self, TABLE};
+use super::site::{self, ORDERED, TABLE};
 #[cfg(feature = "peers")]
 use super::store::Dashmap;
 use super::store::{BarnStore, LockedBTree, Map, MapStore, MemcachedStore, RedisStore, Store, Tally};
@@ -102,6 +102,9 @@ pub(crate) fn run() -> io::Result<()> {
     )
 }
 
+/// One for each thread.
+type Stores = Vec<Box<dyn Store>>;
+
 /// A thread's place in a workload.
 struct Position {
     trace: Trace,
@@ -110,18 +113,25 @@ struct Position {
 
 struct Worker {
     setup: Setup,
-    /// Each subject's stores, one for each thread.
-    stores: Vec<(Subject, Vec<Box<dyn Store>>)>,
+    /// Each subject's stores, with or without an order, one for each thread.
+    stores: Vec<((Subject, bool), Stores)>,
     /// What each thread does in each workload: the same to everybody, and drawn once.
     traces: Vec<((Mix, u64), Trace)>,
     /// Each cell's lanes, one for each thread.
     lanes: Vec<(u64, Vec<Position>)>,
-    embedded: Option<(Barn, Table)>,
+    embedded: Option<Embedded>,
+}
+
+/// A node in this process, and what it was loaded with.
+struct Embedded {
+    barn: Barn,
+    _table: Table,
+    tree: Option<Table>,
 }
 
 impl Worker {
     fn window(&mut self, order: &Order) -> io::Result<Outcome> {
-        let stores = self.open(order.cell.subject, order)?;
+        let stores = self.open(order.cell, order)?;
         let lanes = self.draw(order);
         let (stores, lanes) = (&mut self.stores[stores].1, &mut self.lanes[lanes].1);
         let start = Barrier::new(order.threads as usize);
@@ -167,21 +177,22 @@ impl Worker {
     }
 
     /// Opens a subject's stores, unless they are open; gives where they are.
-    fn open(&mut self, subject: Subject, order: &Order) -> io::Result<usize> {
-        if let Some(at) = self.stores.iter().position(|(open, _)| *open == subject) {
+    fn open(&mut self, Cell { subject, mix, .. }: Cell, order: &Order) -> io::Result<usize> {
+        let ordered = mix.is_ordered();
+        if let Some(at) = self.stores.iter().position(|(open, _)| *open == (subject, ordered)) {
             return Ok(at);
         }
         let threads = order.first..order.first + order.threads;
         let stores = match subject {
             Subject::Dashmap => self.open_dashmap(threads)?,
             Subject::LockedBTree => self.open_map::<LockedBTree>(threads),
-            _ => threads.map(|thread| self.open_one(subject, thread)).collect::<io::Result<_>>()?,
+            _ => threads.map(|thread| self.open_one(subject, ordered, thread)).collect::<io::Result<_>>()?,
         };
-        self.stores.push((subject, stores));
+        self.stores.push(((subject, ordered), stores));
         Ok(self.stores.len() - 1)
     }
 
-    fn open_map<M: Map + 'static>(&self, threads: std::ops::Range<u64>) -> Vec<Box<dyn Store>> {
+    fn open_map<M: Map + 'static>(&self, threads: std::ops::Range<u64>) -> Stores {
         let map: Arc<M> = MapStore::load(self.setup.shape, self.setup.records);
         threads
             .map(|thread| Box::new(MapStore::of(map.clone(), self.setup.shape, thread)) as Box<dyn Store>)
@@ -189,16 +200,16 @@ impl Worker {
     }
 
     #[cfg(feature = "peers")]
-    fn open_dashmap(&self, threads: std::ops::Range<u64>) -> io::Result<Vec<Box<dyn Store>>> {
+    fn open_dashmap(&self, threads: std::ops::Range<u64>) -> io::Result<Stores> {
         Ok(self.open_map::<Dashmap>(threads))
     }
 
     #[cfg(not(feature = "peers"))]
-    fn open_dashmap(&self, _: std::ops::Range<u64>) -> io::Result<Vec<Box<dyn Store>>> {
+    fn open_dashmap(&self, _: std::ops::Range<u64>) -> io::Result<Stores> {
         Err(io::Error::other(format!("dashmap is not built in; {}", crate::bench::peer::BUILD_THEM_IN)))
     }
 
-    fn open_one(&mut self, subject: Subject, thread: u64) -> io::Result<Box<dyn Store>> {
+    fn open_one(&mut self, subject: Subject, ordered: bool, thread: u64) -> io::Result<Box<dyn Store>> {
         let (shape, spin) = (self.setup.shape, self.setup.spin);
         let place = self.setup.peers.iter().find(|(peer, _)| *peer == subject).map(|(_, place)| place);
         let place = place.ok_or_else(|| io::Error::other(format!("nobody is {}", subject.name())));
@@ -206,10 +217,11 @@ impl Worker {
             Box::new(BarnStore::of(table.read_by(reads.into()), shape, thread))
         };
         // A connection for each thread: they would wait for each other at one.
-        let connect = |address: &str| Barn::connect(address)?.open_table(TABLE);
+        let name = if ordered { ORDERED } else { TABLE };
+        let connect = |address: &str| Barn::connect(address)?.open_table(name);
         Ok(match subject {
             Subject::Embedded(reads) => {
-                let table = self.embedded()?;
+                let table = self.embedded(ordered)?;
                 barn(table, reads)
             }
             Subject::Shm(reads) => barn(connect(&self.setup.shm).map_err(io::Error::other)?, reads),
@@ -218,7 +230,7 @@ impl Worker {
                 let nowhere = || io::Error::other("no node was started on RDMA");
                 let (address, bind) = self.setup.verbs.as_ref().ok_or_else(nowhere)?;
                 let options = ConnectOptions { bind: Some(*bind), ..ConnectOptions::default() };
-                let table = Connect::new().fabric(options).to(address).and_then(|it| it.open_table(TABLE));
+                let table = Connect::new().fabric(options).to(address).and_then(|it| it.open_table(name));
                 barn(table.map_err(io::Error::other)?, reads)
             }
             Subject::RedisUnix | Subject::RedisTcp => {
@@ -234,11 +246,11 @@ impl Worker {
     }
 
     /// A table of the node inside this process, as another thread's handle.
-    fn embedded(&mut self) -> io::Result<Table> {
+    fn embedded(&mut self, ordered: bool) -> io::Result<Table> {
+        let Setup { shape, records, .. } = self.setup;
         if self.embedded.is_none() {
-            let Setup { shape, records, .. } = self.setup;
             let kind = self.setup.kind.parse().map_err(io::Error::other)?;
-            let config = NodeConfig::embedded().memory(site::memory_bytes(shape, records));
+            let config = NodeConfig::embedded().memory(2 * site::memory_bytes(shape, records));
             // Its threads are kept where a node's are that is a process of its own.
             let everywhere = rustix::thread::sched_getaffinity(None)?;
             pin(None, NODE_CORE);
@@ -246,10 +258,16 @@ impl Worker {
             rustix::thread::sched_setaffinity(None, &everywhere)?;
             let barn = barn?;
             let table = site::load(&barn, kind, shape, records).map_err(io::Error::other)?;
-            self.embedded = Some((barn, table));
+            self.embedded = Some(Embedded { barn, _table: table, tree: None });
         }
-        let address = self.embedded.as_ref().and_then(|(barn, _)| barn.address()).unwrap_or_default();
-        Barn::connect(&address).and_then(|barn| barn.open_table(TABLE)).map_err(io::Error::other)
+        let Some(embedded) = &mut self.embedded else { return Err(io::Error::other("no node")) };
+        if ordered && embedded.tree.is_none() {
+            let tree = site::load_ordered(&embedded.barn, shape, records).map_err(io::Error::other)?;
+            embedded.tree = Some(tree);
+        }
+        let address = embedded.barn.address().unwrap_or_default();
+        let name = if ordered { ORDERED } else { TABLE };
+        Barn::connect(&address).and_then(|barn| barn.open_table(name)).map_err(io::Error::other)
     }
 
     /// Draws a cell's traces, unless they are drawn; gives where they are.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `TRANSPORT/WAY/WORKLOAD/depth-N/KEYxVALUE` | operations a second of all clients, with how long they took and the CPU they cost |
 //! | `memory-per-entry/KEYxVALUE` | bytes of the table's memory for each record, beside those of its key and value; not of a cache |
+//! | `memory-per-entry/ordered/KEYxVALUE` | the same of the tree that workload e has |
 //!
 //! TRANSPORT is `embedded` (the node is in the client's own process, whose CPU then includes the node's),
 //! `shm`, `tcp` or, where there is a device, `verbs`; WORKLOAD is a letter of `workload/mix.rs`. Node and clients are processes of their own, all
@@ -15,7 +16,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use barn::{Barn, Kind};
+use barn::{Barn, Kind, Table};
 use clap::Parser;
 
 use crate::bench::node::BenchNode;
@@ -36,8 +37,6 @@ mod tests;
 
 /// The same operations in every run.
 const SEED: u64 = 0x9C5B;
-/// What workload E says of itself.
-const NEEDS_ORDER: &str = "workload e scans in the order of the keys, which these clients do not do yet";
 
 /// Where the node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -57,8 +56,9 @@ pub enum Over {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The workloads, with commas: a (half updates), b (5 % updates), c (reads), d (reads of what is new,
-    /// 5 % inserts), f (half read-modify-write); e (short scans) is not measured yet.
-    #[arg(long, value_enum, value_name = "LETTERS", value_delimiter = ',', default_values_t = Mix::HASHED)]
+    /// 5 % inserts), e (scans of 1 to 100 records in the order of their keys, 5 % inserts, always of a tree),
+    /// f (half read-modify-write).
+    #[arg(long, value_enum, value_name = "LETTERS", value_delimiter = ',', default_values_t = Mix::ALL)]
     pub workload: Vec<Mix>,
 
     /// Where the node is, with commas.
@@ -122,7 +122,7 @@ impl Args {
                 }
             }
         }
-        cells.retain(|cell| cell.mix.parts().is_some() && self.name(*cell, shape).contains(&self.load.rows));
+        cells.retain(|cell| self.name(*cell, shape).contains(&self.load.rows));
         cells
     }
 
@@ -179,9 +179,6 @@ pub fn run(args: &Args) -> io::Result<Report> {
             report.rows.extend(measure(args, shape, &cells, &mut progress)?);
         }
     }
-    if args.workload.contains(&Mix::E) {
-        report.push(Row::rate(format!("e/absent: {NEEDS_ORDER}"), &[]).with("absent", NEEDS_ORDER));
-    }
     if report.rows.is_empty() {
         return Err(io::Error::other(format!(
             "no row's name contains `{}`; leave --rows away to see all",
@@ -194,7 +191,8 @@ pub fn run(args: &Args) -> io::Result<Report> {
 fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -> io::Result<Vec<Row>> {
     let records = args.load.records(shape);
     progress.show(&format!("loading {records} records of {shape}"));
-    let memory_bytes = site::memory_bytes(shape, records);
+    let ordered = cells.iter().any(|cell| cell.mix.is_ordered());
+    let memory_bytes = site::memory_bytes(shape, records) * if ordered { 2 } else { 1 };
     let ends = if args.over.contains(&Over::Verbs) { Some(rdma_ends()?) } else { None };
     let node = match ends {
         #[cfg(feature = "verbs")]
@@ -203,7 +201,14 @@ fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -
     };
     let barn = Barn::connect(&node.address("shm")).map_err(io::Error::other)?;
     let table = site::load(&barn, args.load.kind, shape, records).map_err(io::Error::other)?;
-    let stats = table.stats().map_err(io::Error::other)?.shards;
+    let tree =
+        ordered.then(|| site::load_ordered(&barn, shape, records)).transpose().map_err(io::Error::other)?;
+    let memory = [Some((&table, "")), tree.as_ref().map(|tree| (tree, "ordered/"))];
+    let memory: Vec<Row> = memory
+        .into_iter()
+        .flatten()
+        .map(|(table, prefix)| memory_row(table, &format!("memory-per-entry/{prefix}{shape}"), records))
+        .collect::<io::Result<_>>()?;
     let setup = Setup {
         shape,
         records,
@@ -226,20 +231,26 @@ fn measure(args: &Args, shape: Shape, cells: &[Cell], progress: &mut Progress) -
     let server_cpu = |subject: Subject| if subject.is_in_process() { 0.0 } else { node.cpu_seconds() };
     let measured = crew.in_turn(how, cells, server_cpu, progress)?;
     let said = |(cell, measured): &(Cell, Measured)| {
+        let kind = if cell.mix.is_ordered() { Kind::Tree } else { args.load.kind };
         let row = figures::row(args.name(*cell, shape), measured)
-            .with("kind", args.load.kind.to_string())
+            .with("kind", kind.to_string())
             .with("keys", records)
             .with("command", args.command(*cell, shape));
         args.beat.rate.map_or(row.clone(), |rate| row.with("offered", rate))
     };
     let mut rows: Vec<Row> = measured.iter().map(said).collect();
     // A cache has the memory that it was given, whatever is in it.
-    if args.load.kind != Kind::Cache {
-        let each = |bytes: u64| [bytes as f64 / stats.keys.max(1) as f64];
-        let name = format!("memory-per-entry/{shape}");
-        let memory = Row::new(name, "bytes", Better::Lower, &each(stats.memory_bytes));
-        let memory = memory.beside("key and value", &each(stats.payload_bytes));
-        rows.push(memory.with("kind", args.load.kind.to_string()).with("keys", records));
-    }
+    rows.extend(memory.into_iter().filter(|row| row.extra["kind"] != Kind::Cache.to_string()));
     Ok(rows)
+}
+
+/// The memory of a table that is loaded, for each of its records.
+fn memory_row(table: &Table, name: &str, records: u64) -> io::Result<Row> {
+    let stats = table.stats().map_err(io::Error::other)?.shards;
+    let each = |bytes: u64| [bytes as f64 / stats.keys.max(1) as f64];
+    let row = Row::new(name, "bytes", Better::Lower, &each(stats.memory_bytes))
+        .beside("key and value", &each(stats.payload_bytes))
+        .with("kind", table.options().kind.to_string())
+        .with("keys", records);
+    Ok(row)
 }

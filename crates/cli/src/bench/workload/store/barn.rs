@@ -2,7 +2,8 @@
 //!
 //! One operation is one call. A group's reads go as one batch and its changes as another, both under way at
 //! once. To read, modify and write is to find a value with its version and to swap it if the version is still
-//! that one: unlike YCSB's own, which loses an update that comes between.
+//! that one: unlike YCSB's own, which loses an update that comes between. A group's scans are under way at once,
+//! after its other operations.
 
 use std::io;
 use std::pin::pin;
@@ -12,7 +13,7 @@ use barn::{Answers, Found, Swapped, Table};
 use barn_fabric::{Pipeline, block_on};
 use barn_layout::planted;
 
-use super::{Kind, Shape, Stamps, Store, Tally, check, missing};
+use super::{Kind, Scanned, Shape, Stamps, Store, Tally, check, missing};
 
 /// A table, from one thread.
 pub(crate) struct BarnStore {
@@ -61,7 +62,44 @@ impl BarnStore {
                 self.table.put(&self.key, &self.value).map(drop).map_err(io::Error::other)
             }
             Kind::ReadModifyWrite => self.modify(number, tally),
+            Kind::Scan(keys) => {
+                let mut scanned = Scanned::from(self.shape, &self.key);
+                for found in self.table.range(&self.key, None).at_most(usize::from(keys)) {
+                    let (key, found) = found.map_err(io::Error::other)?;
+                    scanned.take(&key, &found.value)?;
+                }
+                scanned.end(keys, true)
+            }
         }
+    }
+
+    /// Carries a group's scans out, all at once.
+    fn scan_all(&self, group: &[(Kind, u64)]) -> io::Result<()> {
+        let (table, shape) = (self.table.futures(), self.shape);
+        let scans = group.iter().filter_map(|(kind, number)| match kind {
+            Kind::Scan(keys) => Some((*keys, *number)),
+            _ => None,
+        });
+        if scans.clone().next().is_none() {
+            return Ok(());
+        }
+        let each = scans.map(|(keys, number)| async move {
+            let mut from = Vec::new();
+            shape.key(number, &mut from);
+            let mut scanned = Scanned::from(shape, &from);
+            let mut range = table.range(&from, None).at_most(usize::from(keys));
+            while let Some((key, found)) = range.next().await.map_err(io::Error::other)? {
+                scanned.take(&key, &found.value)?;
+            }
+            scanned.end(keys, true)
+        });
+        let mut outcome = Ok(());
+        Pipeline::new(group.len()).run(each, |scanned| {
+            if outcome.is_ok() {
+                outcome = scanned;
+            }
+        });
+        outcome
     }
 
     fn miss(&self, number: u64, tally: &mut Tally) -> io::Result<()> {
@@ -115,6 +153,7 @@ impl BarnStore {
                     self.shape.value(*number, self.stamps.next(), value);
                     changes += 1;
                 }
+                Kind::Scan(_) => {}
             }
         }
         (reads, changes)
@@ -127,8 +166,9 @@ impl BarnStore {
             self.changes[..changes].iter().map(|(key, value)| (&key[..], &value[..])).collect();
         let answers = &mut self.answers;
         match (asked.is_empty(), put.is_empty()) {
+            (true, true) => return Ok(()),
             (false, true) => self.table.find_many(&asked, answers).map_err(io::Error::other)?,
-            (true, _) => return self.table.put_many(&put).map_err(io::Error::other),
+            (true, false) => return self.table.put_many(&put).map_err(io::Error::other),
             (false, false) => {
                 let table = self.table.futures();
                 let found = async { table.find_many(&asked, answers).await };
@@ -181,7 +221,10 @@ impl Store for BarnStore {
     fn carry_out(&mut self, group: &[(Kind, u64)], tally: &mut Tally) -> io::Result<()> {
         match group {
             [(kind, number)] => self.one(*kind, *number, tally),
-            group => self.many(group, tally),
+            group => {
+                self.many(group, tally)?;
+                self.scan_all(group)
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use super::{Kind, Shape, Stamps, Store, Tally, cannot_modify, check, missing};
+use super::{Kind, Scanned, Shape, Stamps, Store, Tally, cannot_modify, cannot_scan, check, missing};
 
 type Bytes = Box<[u8]>;
 
@@ -22,6 +22,12 @@ pub(crate) trait Map: Send + Sync {
 
     /// Gives a key a value.
     fn write(&self, key: &[u8], value: &[u8]);
+
+    /// Copies out what is at `from` and after it in the order of the keys, so many at most; false if there is no
+    /// order.
+    fn scan(&self, _from: &[u8], _keys: usize, _into: &mut Vec<(Vec<u8>, Vec<u8>)>) -> bool {
+        false
+    }
 }
 
 /// A `BTreeMap` behind one `RwLock`: what the standard library has, shared in the obvious way.
@@ -49,6 +55,13 @@ impl Map for LockedBTree {
             Some(there) if there.len() == value.len() => there.copy_from_slice(value),
             _ => drop(map.insert(key.into(), value.into())),
         }
+    }
+
+    fn scan(&self, from: &[u8], keys: usize, into: &mut Vec<(Vec<u8>, Vec<u8>)>) -> bool {
+        let map = self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let from = (std::ops::Bound::Included(from), std::ops::Bound::Unbounded);
+        into.extend(map.range::<[u8], _>(from).take(keys).map(|(key, value)| (key.to_vec(), value.to_vec())));
+        true
     }
 }
 
@@ -89,12 +102,14 @@ pub(crate) struct MapStore<M> {
     stamps: Stamps,
     key: Vec<u8>,
     value: Vec<u8>,
+    scanned: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl<M: Map> MapStore<M> {
     /// Of a map that is loaded.
     pub(crate) fn of(map: Arc<M>, shape: Shape, thread: u64) -> Self {
-        Self { map, shape, stamps: Stamps::of(thread), key: Vec::new(), value: Vec::new() }
+        let stamps = Stamps::of(thread);
+        Self { map, shape, stamps, key: Vec::new(), value: Vec::new(), scanned: Vec::new() }
     }
 
     /// A map with so many records.
@@ -127,6 +142,17 @@ impl<M: Map> Store for MapStore<M> {
                     self.map.write(&self.key, &self.value);
                 }
                 Kind::ReadModifyWrite => return Err(cannot_modify(M::NAME)),
+                Kind::Scan(keys) => {
+                    self.scanned.clear();
+                    if !self.map.scan(&self.key, usize::from(*keys), &mut self.scanned) {
+                        return Err(cannot_scan(M::NAME));
+                    }
+                    let mut scanned = Scanned::from(self.shape, &self.key);
+                    for (key, value) in &self.scanned {
+                        scanned.take(key, value)?;
+                    }
+                    scanned.end(*keys, true)?;
+                }
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::{Kind, Shape, Stamps, Store, Tally, cannot_modify, check, missing};
+use super::{Kind, Shape, Stamps, Store, Tally, cannot_modify, cannot_scan, check, missing};
 use crate::bench::peer::link::Place;
 use crate::bench::peer::memcached::Wire;
 
@@ -47,6 +47,7 @@ impl Store for MemcachedStore {
                     self.wire.set(&self.key, &self.value);
                 }
                 Kind::ReadModifyWrite => return Err(cannot_modify("memcached")),
+                Kind::Scan(_) => return Err(cannot_scan("memcached")),
             }
         }
         let (shape, reads) = (self.shape, &self.reads[..asked]);

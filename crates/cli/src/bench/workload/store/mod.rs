@@ -63,6 +63,48 @@ pub(crate) fn cannot_modify(store: &str) -> io::Error {
     io::Error::other(format!("{store} is not asked to read, modify and write: workload f is for Barn"))
 }
 
+/// What a store without an order says of a scan.
+pub(crate) fn cannot_scan(store: &str) -> io::Error {
+    io::Error::other(format!("{store} has no order of keys to scan in: workload e is for trees"))
+}
+
+/// A scan as it comes in: from a record's key on in ascending order, each with a value of its own.
+pub(crate) struct Scanned<'a> {
+    shape: Shape,
+    from: &'a [u8],
+    last: Vec<u8>,
+    keys: usize,
+}
+
+impl<'a> Scanned<'a> {
+    /// One that begins at a key that is there.
+    pub(crate) fn from(shape: Shape, from: &'a [u8]) -> Self {
+        Self { shape, from, last: Vec::new(), keys: 0 }
+    }
+
+    /// The next that came.
+    pub(crate) fn take(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        let in_order = if self.keys == 0 { key == self.from } else { key > &self.last[..] };
+        if !in_order && !planted("scans_unchecked") {
+            return Err(io::Error::other("a scan does not begin where it was to, or is in no order"));
+        }
+        let number = self.shape.number(key).ok_or_else(|| io::Error::other("a key that nobody put"))?;
+        check(self.shape, number, value)?;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.keys += 1;
+        Ok(())
+    }
+
+    /// No more comes; `ended` if the store has no further key.
+    pub(crate) fn end(self, wanted: u8, ended: bool) -> io::Result<()> {
+        match self.keys == usize::from(wanted) || (ended && (1..usize::from(wanted)).contains(&self.keys)) {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("a scan of {wanted} records has {}", self.keys))),
+        }
+    }
+}
+
 /// Stamps of updates: each thread's begin elsewhere, so that two of one key are seldom the same.
 #[derive(Debug)]
 pub(crate) struct Stamps(u32);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Kind, Shape, Stamps, Store, Tally, cannot_modify, check, missing};
+use super::{Kind, Shape, Stamps, Store, Tally, cannot_modify, cannot_scan, check, missing};
 use crate::bench::peer::link::Place;
 use crate::bench::peer::redis::{Wire, failed};
 
@@ -34,6 +34,7 @@ impl Store for RedisStore {
                     self.wire.command(&[b"SET", &self.key, &self.value]);
                 }
                 Kind::ReadModifyWrite => return Err(cannot_modify("Redis")),
+                Kind::Scan(_) => return Err(cannot_scan("Redis")),
             }
         }
         let (shape, mut outcome) = (self.shape, Ok(()));
