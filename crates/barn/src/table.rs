@@ -245,6 +245,9 @@ impl Iterator for Range {
     type Item = Result<(Vec<u8>, Found), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(there) = self.inner.next_at_hand() {
+            return Some(Ok(there));
+        }
         Some(block_on(self.inner.next()).transpose()?.map_err(Error::from))
     }
 }

@@ -16,7 +16,7 @@ use crate::key::{Found, Looked};
 use crate::options::Kind;
 use crate::wire::{self, Method};
 use barn_layout::table::CURSOR_END;
-use barn_transaction::{ClientError, Waits};
+use barn_transaction::{ClientError, Pointer, Waits};
 
 /// About how many bytes a page has that a node is asked for.
 const PAGE_BYTES: u32 = 256 << 10;
@@ -38,6 +38,15 @@ pub struct Range {
 struct Part {
     page: std::iter::Peekable<std::vec::IntoIter<(Vec<u8>, Option<Found>)>>,
     from: Option<Vec<u8>>,
+    /// The leaf that probably has it.
+    leaf: Option<Pointer>,
+}
+
+/// A page, and where the next one begins.
+struct Fetched {
+    page: Page,
+    next: Option<Vec<u8>>,
+    leaf: Option<Pointer>,
 }
 
 impl Table {
@@ -45,7 +54,7 @@ impl Table {
     /// the kind `tree`: the others have none, and say so when they are asked for the first key.
     pub fn range(&self, from: &[u8], to: Option<&[u8]>) -> Range {
         let table = self.current().into_owned();
-        let part = || Part { page: Vec::new().into_iter().peekable(), from: Some(from.to_vec()) };
+        let part = || Part { page: Vec::new().into_iter().peekable(), from: Some(from.to_vec()), leaf: None };
         let parts = table.inner.shards.iter().map(|_| part()).collect();
         Range { table, to: to.map(<[u8]>::to_vec), left: usize::MAX, parts }
     }
@@ -56,6 +65,24 @@ impl Range {
     #[must_use]
     pub fn at_most(self, keys: usize) -> Self {
         Self { left: keys, ..self }
+    }
+
+    /// The next key, if it has been fetched already: without a future, for those who go through many.
+    pub fn next_at_hand(&mut self) -> Option<(Vec<u8>, Found)> {
+        let mut first: Option<(usize, &[u8])> = None;
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            match part.page.peek() {
+                Some((_, None)) => return None,
+                Some((key, _)) if first.is_none_or(|(_, least)| &key[..] < least) => first = Some((at, key)),
+                Some(_) => {}
+                None if part.from.is_some() => return None,
+                None => {}
+            }
+        }
+        let (at, _) = first.filter(|_| self.left > 0)?;
+        let (key, found) = self.parts[at].page.next()?;
+        self.left -= 1;
+        Some((key, found?))
     }
 
     /// The next key, with what it has; nothing at the end.
@@ -95,17 +122,17 @@ impl Range {
     async fn fill(&mut self, at: usize) -> Result<(), TableError> {
         while self.parts[at].page.peek().is_none() {
             let Some(from) = self.parts[at].from.take() else { return Ok(()) };
-            let (table, to, left) = (&self.table, self.to.as_deref(), self.left);
+            let (table, to, left, leaf) = (&self.table, self.to.as_deref(), self.left, self.parts[at].leaf);
             let fetched = table
                 .reading(async |table, waits| {
                     // The table of another cluster may have another number of shards.
                     let shard = table.inner.shards.get(at).ok_or(ClientError::AnotherCluster)?;
-                    table.fetch_range(shard, (&from, to), left, waits).await
+                    table.fetch_range(shard, (&from, to), leaf, left, waits).await
                 })
                 .await;
             match fetched {
-                Ok((page, next)) => {
-                    self.parts[at] = Part { page: page.into_iter().peekable(), from: next };
+                Ok(Fetched { page, next, leaf }) => {
+                    self.parts[at] = Part { page: page.into_iter().peekable(), from: next, leaf };
                 }
                 Err(error) => {
                     self.parts[at].from = Some(from);
@@ -118,14 +145,15 @@ impl Range {
 }
 
 impl Table {
-    /// A page of a shard, and where the next begins.
+    /// A page of a shard.
     async fn fetch_range(
         &self,
         shard: &ShardLink,
         (from, to): (&[u8], Option<&[u8]>),
+        leaf: Option<Pointer>,
         left: usize,
         waits: &mut Waits<'_>,
-    ) -> Result<(Page, Option<Vec<u8>>), TableError> {
+    ) -> Result<Fetched, TableError> {
         if self.kind() != Kind::Tree {
             let what = "to go through keys in their order, which a tree has";
             return Err(TableError::Unsupported { what, kind: self.kind() });
@@ -133,10 +161,17 @@ impl Table {
         let one_sided = match self.way {
             Way::OneSided => true,
             Way::Request => false,
-            // Where a READ is a load, there is nothing to be gained by asking.
-            Way::Auto | Way::Mix(_) => self.client.glance().is_mapped(),
+            // Where a READ is a load, a leaf after another is sooner there than an answer; which it is, the
+            // shard's memory tells.
+            Way::Auto | Way::Mix(_) => {
+                let session = self.client.glance().session();
+                if shard.known(session).is_none() {
+                    self.fetch_roots(shard, waits.left()).await?;
+                }
+                self.client.glance().is_mapped()
+            }
         };
-        if one_sided && let Some(page) = self.read_range(shard, from, to, waits).await? {
+        if one_sided && let Some(page) = self.read_range(shard, (from, to), leaf, left, waits).await? {
             return Ok(page);
         }
         self.ask_range(shard, (from, to), left, waits).await
@@ -146,17 +181,18 @@ impl Table {
     async fn read_range(
         &self,
         shard: &ShardLink,
-        from: &[u8],
-        to: Option<&[u8]>,
+        (from, to): (&[u8], Option<&[u8]>),
+        leaf: Option<Pointer>,
+        left: usize,
         waits: &mut Waits<'_>,
-    ) -> Result<Option<(Page, Option<Vec<u8>>)>, TableError> {
+    ) -> Result<Option<Fetched>, TableError> {
         let (mut reads, mut retries, mut stale) = (0, 0, 0);
         loop {
             let looked = {
                 let reach = self.client.reach_within(waits.left());
                 // Of this very session: where another's trees began means nothing in its memory.
                 match shard.known(reach.session()).as_deref() {
-                    Some(Roots::Tree(roots)) => roots.page(&reach, from, &mut reads).await,
+                    Some(Roots::Tree(roots)) => roots.page(&reach, from, leaf, left, &mut reads).await,
                     _ => Ok(Err(Looked::Stale)),
                 }
             };
@@ -170,7 +206,7 @@ impl Table {
                     keys.retain(|(key, found)| {
                         is_within(key) && found.as_ref().is_none_or(|found| !found.is_expired(now))
                     });
-                    return Ok(Some((keys, next)));
+                    return Ok(Some(Fetched { page: keys, next, leaf: page.right }));
                 }
                 Ok(Err(Looked::Stale)) | Err(Unreadable::Nowhere) => {
                     stale += 1;
@@ -199,7 +235,7 @@ impl Table {
         (from, to): (&[u8], Option<&[u8]>),
         left: usize,
         waits: &mut Waits<'_>,
-    ) -> Result<(Page, Option<Vec<u8>>), TableError> {
+    ) -> Result<Fetched, TableError> {
         Counts::add(&self.inner.counts.requests, 1);
         let (mut message, mut answer) = (Vec::new(), Vec::new());
         wire::begin(&mut message, shard.part.table, shard.part.shard, 0);
@@ -218,7 +254,7 @@ impl Table {
                     continue;
                 }
             };
-            return Ok((page, next));
+            return Ok(Fetched { page, next, leaf: None });
         }
     }
 }

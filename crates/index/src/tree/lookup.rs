@@ -55,6 +55,8 @@ pub struct LeafPage {
     pub keys: Vec<(Vec<u8>, Option<Found>)>,
     /// The least key that may follow.
     pub next: Option<Vec<u8>>,
+    /// Where that one probably is.
+    pub right: Option<Pointer>,
 }
 
 /// How a way down ended.
@@ -294,31 +296,70 @@ impl Roots {
         memory.believe(self.root.address.region())
     }
 
-    /// The keys from one on that are in the same leaf. `Unsettled` and `Stale` as for a lookup.
+    /// The keys from one on that are in the same leaf, so many at most, which is probably at `right`. `Unsettled`
+    /// and `Stale` as for a lookup.
     pub async fn page<M: Memory + Sync>(
         &self,
         memory: &M,
         from: &[u8],
+        right: Option<Pointer>,
+        most: usize,
         reads: &mut u32,
     ) -> Result<Result<LeafPage, Looked>, Unreadable> {
         let mut bytes = vec![0; READ_BYTES];
-        match self.descend(memory, from, &mut bytes, reads).await? {
-            Way::Leaf => {}
-            Way::Unsettled => return Ok(Err(Looked::Unsettled)),
-            Way::Stale => return Ok(Err(Looked::Stale)),
+        let is_there = match right {
+            Some(right) => self.is_leaf_of(memory, from, right, &mut bytes, reads).await?,
+            None => false,
+        };
+        if !is_there {
+            match self.descend(memory, from, &mut bytes, reads).await? {
+                Way::Leaf => {}
+                Way::Unsettled => return Ok(Err(Looked::Unsettled)),
+                Way::Stale => return Ok(Err(Looked::Stale)),
+            }
+        }
+        let node = Node::parse(&bytes[HEADER_BYTES..HEADER_BYTES + NODE_BYTES], self.whose);
+        if let Some(right) = node.and_then(|node| node.right())
+            && let Some(words) = memory.mapped(right.address.region())
+        {
+            // Whoever goes on comes there next.
+            words.prefetch(u64::from(right.address.offset()), READ_BYTES);
         }
         memory.believe(self.root.address.region())?;
+        Ok(node.and_then(|node| page(node, from, most)).ok_or(Looked::Unsettled))
+    }
+
+    /// Reads what may be the leaf of a key: whether it is.
+    async fn is_leaf_of<M: Memory + Sync>(
+        &self,
+        memory: &M,
+        key: &[u8],
+        pointer: Pointer,
+        bytes: &mut [u8],
+        reads: &mut u32,
+    ) -> Result<bool, Unreadable> {
+        let confirmation = memory.read_confirmed(pointer.address, bytes).await?;
+        *reads += 1;
+        let seen = inspect(pointer.address, Some(pointer.incarnation), bytes, confirmation);
+        if !matches!(seen, Seen::Whole(view) if view.bytes == NODE_BYTES) {
+            return Ok(false);
+        }
         let node = Node::parse(&bytes[HEADER_BYTES..HEADER_BYTES + NODE_BYTES], self.whose);
-        Ok(node.and_then(|node| page(node, from)).ok_or(Looked::Unsettled))
+        Ok(node.is_some_and(|node| node.level() == 0 && node.place(key) == Ordering::Equal))
     }
 }
 
-fn page(node: Node<'_>, from: &[u8]) -> Option<LeafPage> {
+fn page(node: Node<'_>, from: &[u8], most: usize) -> Option<LeafPage> {
     let start = match node.search(from)? {
         Ok(at) | Err(at) => at,
     };
-    let mut page = LeafPage { keys: Vec::with_capacity(node.count), next: node.high().map(<[u8]>::to_vec) };
-    for at in start..node.count {
+    let end = node.count.min(start.saturating_add(most));
+    let (next, right) = match end == node.count {
+        true => (node.high().map(<[u8]>::to_vec), node.right()),
+        false => (Some(node.entry(end)?.key.to_vec()), None),
+    };
+    let mut page = LeafPage { keys: Vec::with_capacity(end - start), next, right };
+    for at in start..end {
         let Entry { key, content } = node.entry(at)?;
         let found = match content {
             Content::Inline { version, expires, value } => {

@@ -133,18 +133,66 @@ fn a_client_goes_through_leaves_by_itself() {
         let value = vec![number as u8; if number % 100 == 0 { 1000 } else { 20 }];
         world.put(&(number * 3).to_be_bytes(), &value, 0).unwrap();
     }
-    let (roots, mut reads, mut keys) = (world.roots(), 0, Vec::new());
-    let mut from = Some(100u64.to_be_bytes().to_vec());
-    while let Some(start) = from {
-        let page = block_on(roots.page(&Afar(&world.memory), &start, &mut reads)).unwrap().unwrap();
-        keys.extend(page.keys);
-        from = page.next;
+    let roots = world.roots();
+    for most in [usize::MAX, 3] {
+        let (mut reads, mut pages, mut keys) = (0, 0, Vec::new());
+        let (mut from, mut right) = (Some(100u64.to_be_bytes().to_vec()), None);
+        while let Some(start) = from {
+            let afar = Afar(&world.memory);
+            let page = roots.page(&afar, &start, right, most, &mut reads);
+            let page = block_on(page).unwrap().unwrap();
+            assert!(page.keys.len() <= most);
+            keys.extend(page.keys);
+            (from, right) = (page.next, page.right);
+            pages += 1;
+        }
+        let expected: Vec<u64> = (34..1000).map(|number| number * 3).collect();
+        let seen: Vec<u64> =
+            keys.iter().map(|(key, _)| u64::from_be_bytes(key[..].try_into().unwrap())).collect();
+        assert_eq!(seen, expected);
+        assert!(keys.iter().zip(34..).all(|((_, found), number)| found.is_none() == (number % 100 == 0)));
+        assert!(reads < pages + 4, "{reads} READs for {pages} pages: one each, and the first goes down");
     }
-    let expected: Vec<u64> = (34..1000).map(|number| number * 3).collect();
-    let seen: Vec<u64> =
-        keys.iter().map(|(key, _)| u64::from_be_bytes(key[..].try_into().unwrap())).collect();
-    assert_eq!(seen, expected);
-    assert!(keys.iter().zip(34..).all(|((_, found), number)| found.is_none() == (number % 100 == 0)));
+}
+
+/// Leaves are divided, put together and given to others between two pages.
+#[test]
+fn a_client_that_goes_to_the_right_misses_nothing_that_stays() {
+    let mut world = World::new(16);
+    let stays = |number: u64| number.is_multiple_of(40);
+    let key = |number: u64| number.to_be_bytes();
+    (0..4000u64).for_each(|number| _ = world.put(&key(number), &[7; 20], 0).unwrap());
+    let (roots, mut reads) = (world.roots(), 0);
+    let mut are_there = true;
+    for step in 1..30 {
+        let (mut from, mut right, mut seen) = (Some(Vec::new()), None, Vec::new());
+        let mut pages = 0;
+        while let Some(start) = from {
+            let afar = Afar(&world.memory);
+            let page = roots.page(&afar, &start, right, usize::MAX, &mut reads);
+            // What was remembered is forgotten, and the way is found at the second go.
+            let Ok(page) = block_on(page).unwrap() else {
+                from = Some(start);
+                continue;
+            };
+            seen.extend(
+                page.keys.into_iter().map(|(key, _)| u64::from_be_bytes(key[..].try_into().unwrap())),
+            );
+            (from, right) = (page.next, page.right);
+            pages += 1;
+            if pages % step == 0 {
+                for number in (0..4000).filter(|number| !stays(*number)) {
+                    match are_there {
+                        true => world.remove(&key(number)),
+                        false => _ = world.put(&key(number), &[8; 20], 0).unwrap(),
+                    }
+                }
+                are_there = !are_there;
+            }
+        }
+        assert!(seen.is_sorted_by(|one, other| one < other), "{step}: {seen:?}");
+        assert_eq!(seen.iter().filter(|number| stays(**number)).count(), 100, "{step}: {seen:?}");
+    }
 }
 
 #[test]
