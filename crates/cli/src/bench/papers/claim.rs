@@ -67,6 +67,8 @@ pub(crate) enum Ours {
     Ratio(&'static str, &'static str),
     /// None: this is missing.
     NotBuilt(&'static str),
+    /// None: it is there, and cannot be measured on one machine.
+    NotHere(&'static str),
 }
 
 /// When a claim holds. `direction` is where it still holds in direction: which of two is better, but by less.

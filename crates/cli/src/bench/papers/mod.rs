@@ -105,6 +105,7 @@ fn row(claim: &Claim, lab: &Lab<'_>) -> Row {
     let ours = lab.values.find(claim.ours);
     let verdict = match (ours, claim.ours) {
         (_, Ours::NotBuilt(what)) => Verdict::NotBuilt { what: what.to_owned() },
+        (_, Ours::NotHere(why)) => Verdict::NotMeasured { why: why.to_owned() },
         (Ok(spread), _) => claim.judge(spread),
         (Err(missing), _) => {
             let why: Vec<&str> = lab.failed.iter().chain(&lab.absent).map(String::as_str).collect();
@@ -166,9 +167,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_not_built_yet_whatever_was_measured() {
-        let row = judged("cell/figure-5/servers", &Lab::new(true, &[]));
-        assert_eq!(row.extra["verdict"], "not built yet: the tree");
+        let row = judged("farm/figure-14/replication", &Lab::new(true, &[]));
+        assert_eq!(row.extra["verdict"], "not built yet: replication");
         assert_eq!(row.extra["kind"], "not built yet");
+        let row = judged("cell/figure-5/servers", &Lab::new(true, &[]));
+        let verdict = row.extra["verdict"].as_str().expect("is text");
+        assert!(verdict.starts_with("not measured: it takes machines"), "{verdict}");
     }
 
     #[test]

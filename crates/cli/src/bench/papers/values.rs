@@ -68,7 +68,7 @@ impl Values {
             Ours::Ratio(over, under) => {
                 ratio(self.there(over).ok_or(over)?, self.there(under).ok_or(under)?).ok_or(over)
             }
-            Ours::NotBuilt(what) => Err(what),
+            Ours::NotBuilt(what) | Ours::NotHere(what) => Err(what),
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use barn::{Barn, Connect, Found, Table, TableOptions, Way};
+use barn::{Barn, Connect, Found, Kind, Table, TableOptions, Way};
 
 use crate::bench::node::BenchNode;
 use crate::bench::timing::pin;
@@ -39,6 +39,10 @@ pub struct Args {
     #[arg(long, value_name = "TRANSPORT")]
     pub transport: Option<String>,
 
+    /// The table's design: hopscotch, cuckoo or tree.
+    #[arg(long, value_name = "KIND", default_value_t = Kind::Hopscotch)]
+    pub kind: Kind,
+
     /// Where the drawing goes.
     #[arg(long, value_name = "FILE", default_value = "barn-selector.svg")]
     pub svg: PathBuf,
@@ -50,6 +54,9 @@ const CLIENT_CORE: usize = 0;
 const NODE_CORE: usize = 1;
 /// Threads that a node with little CPU shares its core with.
 const RIVALS: usize = 4;
+/// New keys at once, and how often.
+const GROWS_BY: usize = 64;
+const GROWS_EVERY: Duration = Duration::from_millis(2);
 /// A point of the drawing.
 const BIN: Duration = Duration::from_millis(20);
 
@@ -154,7 +161,7 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let mut progress = Progress::new(transports.len() as u64 * 3);
     let mut drawings = Vec::new();
     for transport in transports {
-        let mut site = Site::start(transport)?;
+        let mut site = Site::start(transport, args.kind)?;
         for (name, rivals) in [("plenty", 0), ("little", RIVALS)] {
             progress.show(&format!("{transport}/{name}"));
             report.push(site.sweep(0..=10, rivals, slice, repeats)?.row(&format!("{transport}/{name}/auto")));
@@ -172,8 +179,8 @@ pub fn run(args: &Args) -> io::Result<Report> {
     Ok(report)
 }
 
-fn fill(barn: &Barn) -> io::Result<Table> {
-    let options = TableOptions { capacity: KEYS, inline_bytes: 32, ..TableOptions::default() };
+fn fill(barn: &Barn, kind: Kind) -> io::Result<Table> {
+    let options = TableOptions { kind, capacity: KEYS, inline_bytes: 32, ..TableOptions::default() };
     let table = barn.create_table("selector", options, 0).map_err(failed)?;
     let keys: Vec<[u8; 16]> = (0..KEYS).map(key).collect();
     for keys in keys.chunks(512) {
@@ -187,7 +194,30 @@ fn fill(barn: &Barn) -> io::Result<Table> {
 pub(crate) struct Site {
     table: Table,
     reader: Reader,
-    _node: BenchNode,
+    node: BenchNode,
+}
+
+/// Who puts new keys; see [`Site::grow`].
+pub(crate) struct Grower {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), barn::Error>>>,
+}
+
+impl Grower {
+    /// Ends it; what went wrong.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        // ORDER: Relaxed: a flag that stands alone.
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map_or(Ok(Ok(())), JoinHandle::join);
+        ended.map_err(|_| io::Error::other("a writer panicked"))?.map_err(failed)
+    }
+}
+
+impl Drop for Grower {
+    fn drop(&mut self) {
+        // ORDER: Relaxed: as above.
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What every mix, and `auto`, did: gets a second, by repeat.
@@ -200,12 +230,60 @@ pub(crate) struct Sweep {
 
 impl Site {
     /// Starts a node on its core, and keeps this thread on the other.
-    pub(crate) fn start(transport: &str) -> io::Result<Self> {
+    pub(crate) fn start(transport: &str, kind: Kind) -> io::Result<Self> {
         let node = BenchNode::start(256 << 20, 0, None)?;
         pin(None, CLIENT_CORE);
         let barn = Connect::new().to(&node.address(transport)).map_err(failed)?;
         let reader = Reader { random: 0x5eed_1234_5678, found: Found::default() };
-        Ok(Self { table: fill(&barn)?, reader, _node: node })
+        Ok(Self { table: fill(&barn, kind)?, reader, node })
+    }
+
+    /// READs for each key that is read one-sidedly, after so many that were read before.
+    pub(crate) fn reads_per_get(&mut self, warm: Duration, slice: Duration) -> io::Result<f64> {
+        let table = self.table.read_by(Way::OneSided);
+        self.reader.read(&table, warm)?;
+        let before = table.stats().map_err(failed)?;
+        self.reader.read(&table, slice)?;
+        let after = table.stats().map_err(failed)?;
+        let gets = after.one_sided_gets - before.one_sided_gets;
+        Ok((after.reads - before.reads) as f64 / gets.max(1) as f64)
+    }
+
+    /// How long gets take, in nanoseconds: the time within which half and nine tenths of them were done.
+    pub(crate) fn latencies(&mut self, way: Way, slice: Duration) -> io::Result<[f64; 2]> {
+        let table = self.table.read_by(way);
+        let (mut taken, started) = (Vec::new(), Instant::now());
+        let mut last = started;
+        while last - started < slice {
+            self.reader.one(&table)?;
+            let now = Instant::now();
+            taken.push((now - last).as_nanos() as u64);
+            last = now;
+        }
+        taken.sort_unstable();
+        Ok([50, 90].map(|percent| taken[taken.len() * percent / 100] as f64))
+    }
+
+    /// Somebody who puts new keys into the table as long as it lives, so that it grows.
+    pub(crate) fn grow(&self) -> io::Result<Grower> {
+        let barn = Connect::new().to(&self.node.address("shm")).map_err(failed)?;
+        let table = barn.open_table("selector").map_err(failed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = stop.clone();
+        let thread = std::thread::spawn(move || {
+            // ORDER: Relaxed: a flag that stands alone.
+            for batch in (KEYS..).step_by(GROWS_BY).take_while(|_| !ended.load(Ordering::Relaxed)) {
+                // In all places of the order.
+                let numbers = batch..batch + GROWS_BY as u64;
+                let keys: Vec<[u8; 16]> =
+                    numbers.map(|number| key(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+                let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &[7u8; 32][..])).collect();
+                table.put_many(&pairs)?;
+                std::thread::sleep(GROWS_EVERY);
+            }
+            Ok(())
+        });
+        Ok(Grower { stop, thread: Some(thread) })
     }
 
     /// Mixes of so many tenths and `auto` in turn, while the node shares its core with so many threads.

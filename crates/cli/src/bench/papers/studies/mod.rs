@@ -23,7 +23,7 @@ pub(super) struct Study {
 }
 
 /// All of them.
-pub(super) const ALL: [Study; 11] = [
+pub(super) const ALL: [Study; 12] = [
     Study { name: "probes, READs, retries, space", papers: &[Paper::Pilaf, Paper::Farm], run: figures::rows },
     Study { name: "Pilaf, Figure 6", papers: &[Paper::Pilaf], run: figures::probes },
     Study { name: "Pilaf, Figure 10", papers: &[Paper::Pilaf], run: pilaf::mixes },
@@ -35,4 +35,5 @@ pub(super) const ALL: [Study; 11] = [
     Study { name: "HERD, Figure 10", papers: &[Paper::Herd], run: herd::sizes },
     Study { name: "RStore, section IV", papers: &[Paper::Rstore], run: space::rows },
     Study { name: "Cell, Figure 6", papers: &[Paper::Cell], run: selector::shares },
+    Study { name: "Cell, Figure 8", papers: &[Paper::Cell], run: selector::searches },
 ];

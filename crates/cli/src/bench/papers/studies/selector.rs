@@ -1,7 +1,10 @@
-//! Cell's Figure 6: the selector beside every fixed mix, by how much of a core the node has.
+//! Cell's Figure 6: the selector beside every fixed mix, by how much of a core the node has; and how searches of a
+//! tree go, alone and while it grows.
 
 use std::io;
 use std::time::Duration;
+
+use barn::{Kind, Way};
 
 use crate::bench::papers::claim::Paper;
 use crate::bench::papers::lab::Lab;
@@ -19,7 +22,7 @@ pub(in crate::bench::papers) fn shares(lab: &mut Lab<'_>) -> io::Result<()> {
         if lab.quick { (Duration::from_millis(100), 3) } else { (Duration::from_millis(250), 5) };
     let tenths = lab.some(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0, 5, 10]);
     for transport in ["shm", "tcp"] {
-        let mut site = Site::start(transport)?;
+        let mut site = Site::start(transport, Kind::Tree)?;
         let curves = ["auto", "best", "request", "one-sided"];
         let mut points = vec![Vec::new(); curves.len()];
         for rivals in lab.some(&RIVALS, &[0, 1, 3]) {
@@ -37,8 +40,8 @@ pub(in crate::bench::papers) fn shares(lab: &mut Lab<'_>) -> io::Result<()> {
         )
         .caption(format!(
             "The node shares a core with 0 to 4 threads that never rest, where the paper gives its server 1 to 8 \
-             cores; gets of a table, where the paper searches a tree; one client. The best fixed mix is the best of \
-             {}, found afterwards.",
+             cores; gets of a tree of 100,000 keys of 16 bytes with values of 32 in its leaves, where the paper \
+             searches one of 20 million; one client. The best fixed mix is the best of {}, found afterwards.",
             tenths.len()
         ));
         let titles = ["selector", "best fixed mix", "by request only", "one-sided only"];
@@ -46,6 +49,40 @@ pub(in crate::bench::papers) fn shares(lab: &mut Lab<'_>) -> io::Result<()> {
             plot = plot.with(Series::new(title, points.into_iter().rev().collect()));
         }
         lab.draw(Paper::Cell, plot);
+    }
+    Ok(())
+}
+
+/// READs of a search, and how long searches take while the tree grows.
+pub(in crate::bench::papers) fn searches(lab: &mut Lab<'_>) -> io::Result<()> {
+    let (slice, repeats) =
+        if lab.quick { (Duration::from_millis(60), 3) } else { (Duration::from_millis(250), 7) };
+    let mut afar = Site::start("tcp", Kind::Tree)?;
+    // All inner nodes have been seen by then.
+    let reads = afar.reads_per_get(slice * 5, slice)?;
+    lab.values.set("cell/reads-per-search", vec![reads]);
+    drop(afar);
+    let mut site = Site::start("shm", Kind::Tree)?;
+    let ways = [("auto", Way::Auto), ("request", Way::Request)];
+    let mut still = [vec![], vec![]];
+    let mut growing = [[vec![], vec![]], [vec![], vec![]]];
+    site.latencies(Way::Auto, slice)?;
+    for _ in 0..repeats {
+        for ((_, way), still) in ways.iter().zip(&mut still) {
+            still.push(site.latencies(*way, slice)?[0]);
+        }
+        let grower = site.grow()?;
+        for ((_, way), growing) in ways.iter().zip(&mut growing) {
+            for (taken, samples) in site.latencies(*way, slice)?.into_iter().zip(growing) {
+                samples.push(taken);
+            }
+        }
+        grower.end()?;
+    }
+    for (((name, _), still), [median, p90]) in ways.iter().zip(still).zip(growing) {
+        lab.values.set(format!("cell/still/{name}/p50"), still);
+        lab.values.set(format!("cell/growing/{name}/p50"), median);
+        lab.values.set(format!("cell/growing/{name}/p90"), p90);
     }
     Ok(())
 }
