@@ -64,9 +64,13 @@ impl Table {
         }
         let key = Key::new(self.inner.options.seed, key);
         let shard = self.shard(key);
-        if self.way == Way::Auto && !shard.single.keeps_one_sided() {
-            return Ok(None);
-        }
+        let sent = match self.way {
+            Way::Auto => match shard.single.choose_one_sided(&self.client) {
+                None => return Ok(None),
+                sent => sent,
+            },
+            _ => None,
+        };
         let mut reads = 0;
         let looked = if is_mapped {
             shard.with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads))
@@ -83,6 +87,9 @@ impl Table {
             Looked::Unsettled | Looked::Stale => return Ok(None),
         };
         self.inner.counts.looked_up(1, u64::from(reads));
+        if let Some(sent) = sent {
+            shard.single.done(&self.client, &sent, 1);
+        }
         Ok(Some(there))
     }
 
@@ -97,12 +104,19 @@ impl Table {
         }
         for keys in keys.chunks(GLANCE_KEYS) {
             let to = glanced.looked + keys.len();
-            if self.way == Way::Auto && !shard.batched.keeps_one_sided() {
-                break;
-            }
+            let sent = match self.way {
+                Way::Auto => match shard.batched.choose_one_sided(&self.client) {
+                    None => break,
+                    sent => sent,
+                },
+                _ => None,
+            };
             let Some(reads) = self.look_group(shard, keys, answers.of(glanced.looked..to)) else { break };
             let settled = answers.settle(glanced.looked..to);
             self.inner.counts.looked_up(settled, reads);
+            if let Some(sent) = sent {
+                shard.batched.done(&self.client, &sent, keys.len());
+            }
             glanced = Glanced { looked: to, settled: glanced.settled + settled };
         }
         glanced

@@ -7,7 +7,7 @@ use crate::options::Kind;
 use crate::selector::{Choice, SelectorOptions, SharedSelector};
 use barn_transaction::Client;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Threads that choose without being in each other's way.
@@ -23,7 +23,12 @@ pub(super) struct Choosing {
     /// Lookups for which the last decision still holds.
     held: AtomicU32,
     by_request: AtomicBool,
+    /// A request that was decided on, and is still to be made: none, one that seems better, one that explores.
+    decided: AtomicU8,
 }
+
+const DECIDED_BETTER: u8 = 1;
+const DECIDED_EXPLORES: u8 = 2;
 
 impl fmt::Debug for Choosing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,6 +57,7 @@ impl Choosing {
             },
             held: AtomicU32::new(0),
             by_request: AtomicBool::new(false),
+            decided: AtomicU8::new(0),
         }
     }
 
@@ -67,22 +73,47 @@ impl Choosing {
             return Sent { choice, began: None };
         }
         let now = client.now();
+        // ORDER: Relaxed: as above.
+        let decided = self.decided.load(Ordering::Relaxed);
+        if decided != 0 {
+            // ORDER: Relaxed: as above.
+            self.decided.store(0, Ordering::Relaxed);
+            return Sent { choice: Choice::Request, began: Some((now, decided == DECIDED_EXPLORES)) };
+        }
         let chosen = self.selector.choose(now, self.reads);
         Sent { choice: chosen.choice, began: Some((now, chosen.explores)) }
     }
 
-    /// Whether the last decision holds for one more lookup, and is to read for oneself: then it is one
-    /// of those that it holds for. Otherwise nothing has changed.
+    /// Chooses a way for the next lookup, of one who can only read for himself: nothing if the node is to be asked,
+    /// which whoever calls [`Choosing::choose`] next does. What is timed is then the quick way that most lookups
+    /// take, and not a longer one.
     #[inline]
-    pub(super) fn keeps_one_sided(&self) -> bool {
-        // ORDER: Relaxed: as in `choose`.
+    pub(super) fn choose_one_sided(&self, client: &Client) -> Option<Sent> {
+        // ORDER: Relaxed, here and below: as in `choose`.
         let held = self.held.load(Ordering::Relaxed);
-        let keeps = held > 0 && !self.by_request.load(Ordering::Relaxed);
-        if keeps {
-            // ORDER: Relaxed: as in `choose`.
+        if held > 0 {
+            if self.by_request.load(Ordering::Relaxed) {
+                return None;
+            }
             self.held.store(held - 1, Ordering::Relaxed);
+            return Some(Sent { choice: Choice::OneSided, began: None });
         }
-        keeps
+        self.decide(client)
+    }
+
+    fn decide(&self, client: &Client) -> Option<Sent> {
+        // ORDER: Relaxed, here and below: as in `choose`.
+        if self.decided.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let now = client.now();
+        let chosen = self.selector.choose(now, self.reads);
+        if chosen.choice == Choice::Request {
+            let decided = if chosen.explores { DECIDED_EXPLORES } else { DECIDED_BETTER };
+            self.decided.store(decided, Ordering::Relaxed);
+            return None;
+        }
+        Some(Sent { choice: Choice::OneSided, began: Some((now, chosen.explores)) })
     }
 
     /// Notes what a lookup of so many keys has cost.

@@ -87,6 +87,9 @@ impl Range {
 
     /// The next key, with what it has; nothing at the end.
     pub async fn next(&mut self) -> Result<Option<(Vec<u8>, Found)>, TableError> {
+        if let Some(there) = self.next_at_hand() {
+            return Ok(Some(there));
+        }
         while self.left > 0 {
             let mut first: Option<(usize, &[u8])> = None;
             for at in 0..self.parts.len() {

@@ -450,7 +450,7 @@ impl Request<'_> {
         let refused = match asked {
             Some(asked @ (Durability::Logged | Durability::Synced)) if !is_durable => format!(
                 "{asked} is more than this table can be, which is kept in memory only: leave it out, or make \
-                 a hopscotch or cuckoo table whose durability is logged or synced"
+                 a hopscotch, cuckoo or tree table whose durability is logged or synced"
             ),
             Some(asked @ (Durability::Logged | Durability::Synced)) if self.heap.changes().is_none() => {
                 format!("a change cannot be {asked} here: this node {NO_LOG}")

@@ -135,7 +135,9 @@ impl Args {
 pub fn run(args: &Args) -> io::Result<Report> {
     if args.load.kind == Kind::Cache {
         // What may be forgotten is not compared with what is kept.
-        return Err(io::Error::other("a cache forgets, and the peers here do not; use hopscotch or cuckoo"));
+        return Err(io::Error::other(
+            "a cache forgets, and the peers here do not; use hopscotch, cuckoo or tree",
+        ));
     }
     let mut report = Report::new("peers");
     let rounds = args.load.effort().repeats + 1;
