@@ -55,14 +55,14 @@ pub(super) const ALL: &[Part] = &[
     Part {
         title: "Workloads",
         words: &["ycsb"],
-        quick: &["--quick", "--workload", "a,c", "--over", "shm,tcp"],
+        quick: &["--quick", "--workload", "a,c,e", "--over", "shm,tcp"],
         about: "YCSB's workloads: rates, latencies and what they cost in CPU.",
         run: |run| plain(ycsb::run(&run.args()?)),
     },
     Part {
         title: "Peers",
         words: &["peers"],
-        quick: &["--quick", "--workload", "b"],
+        quick: &["--quick", "--workload", "b,e"],
         about: "The same records and clients at Redis, memcached, dashmap and BTreeMap, in turn with ours.",
         run: |run| plain(peers::run(&run.args()?)),
     },
