@@ -302,6 +302,8 @@ impl Site {
             for (tenth, samples) in &mut sweep.mixes {
                 samples.push(self.reader.read(&self.table.read_by(Way::Mix(*tenth * 10)), slice)?);
             }
+            // While the others were measured it has forgotten what it knew, which it does not while it is used.
+            self.reader.read(&self.table.read_by(Way::Auto), slice / 2)?;
             sweep.auto.push(self.reader.read(&self.table.read_by(Way::Auto), slice)?);
         }
         Ok(sweep)
