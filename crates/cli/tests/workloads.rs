@@ -29,7 +29,7 @@ fn number(row: &Value, field: &str) -> f64 {
 #[test]
 fn every_workload_runs_over_every_transport_with_several_clients() {
     let rows = bench(&["ycsb", "--depth", "1,5", "--clients", "2", "--threads", "2", "--shape", "herd"]);
-    assert_eq!(rows.len(), 5 * 3 * 2 + 1);
+    assert_eq!(rows.len(), 6 * 3 * 2 + 2);
     for row in rows.iter().filter(|row| row["unit"] == "ops/s") {
         assert!(number(row, "value") > 0.0 && number(row, "low") <= number(row, "high"), "{row}");
         let times = ["p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|field| number(row, field));
@@ -37,6 +37,8 @@ fn every_workload_runs_over_every_transport_with_several_clients() {
         assert!(number(row, "client_cpu_s_per_million") > 0.0, "{row}");
     }
     row(&rows, "tcp/auto/d/depth-5/16x32/clients-2x2");
+    assert_eq!(row(&rows, "tcp/auto/e/depth-5/16x32/clients-2x2")["kind"], "tree");
+    assert_eq!(row(&rows, "memory-per-entry/ordered/16x32")["kind"], "tree");
     let memory = row(&rows, "memory-per-entry/16x32");
     assert_eq!(memory["beside_value"], 48.0, "a key and a value");
     assert!(number(memory, "value") > 48.0, "{memory}");
@@ -55,7 +57,7 @@ fn an_open_loop_keeps_the_rate_and_says_what_was_offered() {
 
 #[test]
 fn lengths_as_pilafs_are_held_by_every_kind() {
-    for kind in ["hopscotch", "cuckoo", "cache"] {
+    for kind in ["hopscotch", "cuckoo", "cache", "tree"] {
         let args = [
             "ycsb",
             "--shape",
