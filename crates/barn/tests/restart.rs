@@ -87,7 +87,10 @@ fn goes_on_after_a_restart(over: fn(&Cluster) -> String) {
     }
     for table in &tables {
         // Memory that is mapped can be read until the node's death is noticed, for a lease at most.
-        until("the table is no more", || table.get(b"key").is_err_and(|error| is_no_table(&error)));
+        for way in [Way::OneSided, Way::Auto] {
+            let table = table.read_by(way);
+            until("the table is no more", || table.get(b"key").is_err_and(|error| is_no_table(&error)));
+        }
         assert!(is_no_table(&table.put(b"key", b"lost").unwrap_err()));
         assert!(is_no_table(&table.increment(b"number", 1).unwrap_err()));
     }
