@@ -310,6 +310,29 @@ fn links_that_break_make_nothing_happen_twice() {
     assert!(increments.counts().1 >= 20, "no link broke in the midst of a change: nothing was tested");
 }
 
+/// In a new session nothing is known of a table's memory, and whoever chooses between two ways has to learn it anew.
+#[test]
+fn who_chooses_the_way_still_reads_for_itself_after_a_link_broke() {
+    let cluster = Cluster::start(1);
+    for address in [&cluster.nodes[0].shm, &cluster.nodes[0].tcp] {
+        for kind in Kind::ALL {
+            let barn = Connect::new().deadline(common::PATIENCE).to(address).unwrap();
+            let options = TableOptions { kind, memory_bytes: 2 << 20, ..TableOptions::default() };
+            let table = barn.table_with(&format!("chosen-{kind}"), options).unwrap();
+            table.put(b"key", b"value").unwrap();
+            table.get(b"key").unwrap();
+            assert!(cut(&cluster) > 0);
+            table.put(b"key", b"value").unwrap();
+            let before = table.futures().ways_taken();
+            for _ in 0..60 {
+                assert_eq!(table.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+            }
+            let after = table.futures().ways_taken();
+            assert!(after.0 > before.0 + 5, "{kind} over {address}: {before:?}, {after:?}");
+        }
+    }
+}
+
 #[test]
 fn a_node_that_stands_still_keeps_nobody_past_the_deadline() {
     let cluster = Cluster::start(1);

@@ -139,6 +139,7 @@ const CLAIMED: &str = "a_directory_is_claimed_once_until_the_claim_ends";
 const OWN_CLOCKS: &str = "rates_are_by_the_nodes_own_clocks";
 const NOT_TWICE: &str = "links_that_break_make_nothing_happen_twice";
 const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
+const READS_FOR_ITSELF: &str = "who_chooses_the_way_still_reads_for_itself_after_a_link_broke";
 const SPACE_STORIES: &str = "master::tests::stories";
 const SPACE_MODEL: &str = "whatever_clients_and_keepers_do_nothing_is_lost_doubled_or_torn";
 const WRITER_OVER: &str = "a_writer_whose_lease_has_ended_commits_nothing_though_nobody_else_took_it";
@@ -579,6 +580,7 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
+    Plant { name: "choice_lost", gate: restart(READS_FOR_ITSELF), fails: READS_FOR_ITSELF },
     Plant {
         name: "starting_cluster_stays_empty",
         gate: Gate {

@@ -58,21 +58,34 @@ impl Table {
             return Ok(None);
         }
         let glance = self.client.glance();
-        let is_mapped = glance.is_mapped();
-        if !is_mapped && !waits {
+        if !waits && !glance.is_mapped() {
             return Ok(None);
         }
         let key = Key::new(self.inner.options.seed, key);
         let shard = self.shard(key);
-        let sent = match self.way {
-            Way::Auto => match shard.single.choose_one_sided(&self.client) {
-                None => return Ok(None),
-                sent => sent,
-            },
-            _ => None,
-        };
+        if self.way != Way::Auto {
+            return self.look_plainly(shard, key, found, glance);
+        }
+        let Some(sent) = shard.single.choose_one_sided(&self.client) else { return Ok(None) };
+        let there = self.look_plainly(shard, key, found, glance);
+        match there {
+            Ok(Some(_)) => shard.single.done(&self.client, &sent, 1),
+            _ => shard.single.postpone(&sent),
+        }
+        there
+    }
+
+    /// Looks a key up in the shard's memory; `None` if that takes more than loads, or READs that are waited for.
+    #[inline]
+    fn look_plainly(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+        glance: Glance<'_>,
+    ) -> Result<Option<bool>, TableError> {
         let mut reads = 0;
-        let looked = if is_mapped {
+        let looked = if glance.is_mapped() {
             shard.with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads))
         } else {
             // Whoever opens a region does not wait for our READs.
@@ -87,9 +100,6 @@ impl Table {
             Looked::Unsettled | Looked::Stale => return Ok(None),
         };
         self.inner.counts.looked_up(1, u64::from(reads));
-        if let Some(sent) = sent {
-            shard.single.done(&self.client, &sent, 1);
-        }
         Ok(Some(there))
     }
 
@@ -111,7 +121,10 @@ impl Table {
                 },
                 _ => None,
             };
-            let Some(reads) = self.look_group(shard, keys, answers.of(glanced.looked..to)) else { break };
+            let Some(reads) = self.look_group(shard, keys, answers.of(glanced.looked..to)) else {
+                sent.iter().for_each(|sent| shard.batched.postpone(sent));
+                break;
+            };
             let settled = answers.settle(glanced.looked..to);
             self.inner.counts.looked_up(settled, reads);
             if let Some(sent) = sent {

@@ -5,6 +5,7 @@
 
 use crate::options::Kind;
 use crate::selector::{Choice, SelectorOptions, SharedSelector};
+use barn_layout::planted;
 use barn_transaction::Client;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -23,12 +24,14 @@ pub(super) struct Choosing {
     /// Lookups for which the last decision still holds.
     held: AtomicU32,
     by_request: AtomicBool,
-    /// A request that was decided on, and is still to be made: none, one that seems better, one that explores.
-    decided: AtomicU8,
+    /// What was decided on, and could not be done at once: whoever goes the long way does it. 0 if nothing.
+    postponed: AtomicU8,
 }
 
-const DECIDED_BETTER: u8 = 1;
-const DECIDED_EXPLORES: u8 = 2;
+/// A decision that is postponed: these bits, if it is to ask, and if it only explores.
+const POSTPONED: u8 = 1;
+const ASKS: u8 = 2;
+const EXPLORES: u8 = 4;
 
 impl fmt::Debug for Choosing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,7 +60,7 @@ impl Choosing {
             },
             held: AtomicU32::new(0),
             by_request: AtomicBool::new(false),
-            decided: AtomicU8::new(0),
+            postponed: AtomicU8::new(0),
         }
     }
 
@@ -74,11 +77,12 @@ impl Choosing {
         }
         let now = client.now();
         // ORDER: Relaxed: as above.
-        let decided = self.decided.load(Ordering::Relaxed);
-        if decided != 0 {
+        let postponed = self.postponed.load(Ordering::Relaxed);
+        if postponed != 0 {
             // ORDER: Relaxed: as above.
-            self.decided.store(0, Ordering::Relaxed);
-            return Sent { choice: Choice::Request, began: Some((now, decided == DECIDED_EXPLORES)) };
+            self.postponed.store(0, Ordering::Relaxed);
+            let choice = if postponed & ASKS != 0 { Choice::Request } else { Choice::OneSided };
+            return Sent { choice, began: Some((now, postponed & EXPLORES != 0)) };
         }
         let chosen = self.selector.choose(now, self.reads);
         Sent { choice: chosen.choice, began: Some((now, chosen.explores)) }
@@ -103,17 +107,31 @@ impl Choosing {
 
     fn decide(&self, client: &Client) -> Option<Sent> {
         // ORDER: Relaxed, here and below: as in `choose`.
-        if self.decided.load(Ordering::Relaxed) != 0 {
+        if self.postponed.load(Ordering::Relaxed) != 0 {
             return None;
         }
         let now = client.now();
         let chosen = self.selector.choose(now, self.reads);
-        if chosen.choice == Choice::Request {
-            let decided = if chosen.explores { DECIDED_EXPLORES } else { DECIDED_BETTER };
-            self.decided.store(decided, Ordering::Relaxed);
+        let sent = Sent { choice: chosen.choice, began: Some((now, chosen.explores)) };
+        if sent.choice == Choice::Request {
+            self.postpone(&sent);
             return None;
         }
-        Some(Sent { choice: Choice::OneSided, began: Some((now, chosen.explores)) })
+        Some(sent)
+    }
+
+    /// What was chosen could not be done at once: whoever calls [`Choosing::choose`] next does it. If it were lost,
+    /// and with it each turn of a way of which nothing is known, only the other would ever be taken.
+    #[cold]
+    pub(super) fn postpone(&self, sent: &Sent) {
+        let Some((_, explores)) = sent.began else { return };
+        if planted("choice_lost") && sent.choice == Choice::OneSided {
+            return;
+        }
+        let asks = if sent.choice == Choice::Request { ASKS } else { 0 };
+        let explores = if explores { EXPLORES } else { 0 };
+        // ORDER: Relaxed: as in `choose`.
+        self.postponed.store(POSTPONED | asks | explores, Ordering::Relaxed);
     }
 
     /// Notes what a lookup of so many keys has cost.

@@ -42,6 +42,13 @@ struct Part {
     leaf: Option<Pointer>,
 }
 
+impl Part {
+    /// Whether its next key is still to be fetched.
+    fn is_to_be_filled(&mut self) -> bool {
+        self.from.is_some() && self.page.peek().is_none()
+    }
+}
+
 /// A page, and where the next one begins.
 struct Fetched {
     page: Page,
@@ -69,20 +76,26 @@ impl Range {
 
     /// The next key, if it has been fetched already: without a future, for those who go through many.
     pub fn next_at_hand(&mut self) -> Option<(Vec<u8>, Found)> {
-        let mut first: Option<(usize, &[u8])> = None;
-        for (at, part) in self.parts.iter_mut().enumerate() {
-            match part.page.peek() {
-                Some((_, None)) => return None,
-                Some((key, _)) if first.is_none_or(|(_, least)| &key[..] < least) => first = Some((at, key)),
-                Some(_) => {}
-                None if part.from.is_some() => return None,
-                None => {}
-            }
+        let at = self.first().filter(|_| self.left > 0)?;
+        if self.parts.iter_mut().any(Part::is_to_be_filled) {
+            return None;
         }
-        let (at, _) = first.filter(|_| self.left > 0)?;
-        let (key, found) = self.parts[at].page.next()?;
+        let (key, found) = self.parts[at].page.next_if(|(_, found)| found.is_some())?;
         self.left -= 1;
         Some((key, found?))
+    }
+
+    /// The part that has the least of the keys that have been fetched.
+    fn first(&mut self) -> Option<usize> {
+        let mut first: Option<(usize, &[u8])> = None;
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            if let Some((key, _)) = part.page.peek()
+                && first.is_none_or(|(_, least)| &key[..] < least)
+            {
+                first = Some((at, key));
+            }
+        }
+        first.map(|(at, _)| at)
     }
 
     /// The next key, with what it has; nothing at the end.
@@ -91,18 +104,10 @@ impl Range {
             return Ok(Some(there));
         }
         while self.left > 0 {
-            let mut first: Option<(usize, &[u8])> = None;
             for at in 0..self.parts.len() {
                 self.fill(at).await?;
             }
-            for (at, part) in self.parts.iter_mut().enumerate() {
-                if let Some((key, _)) = part.page.peek()
-                    && first.is_none_or(|(_, least)| &key[..] < least)
-                {
-                    first = Some((at, key));
-                }
-            }
-            let Some((at, _)) = first else { return Ok(None) };
+            let Some(at) = self.first() else { return Ok(None) };
             match self.parts[at].page.next() {
                 Some((key, Some(found))) => {
                     self.left -= 1;

@@ -329,7 +329,8 @@ impl Roots {
         Ok(node.and_then(|node| page(node, from, most)).ok_or(Looked::Unsettled))
     }
 
-    /// Reads what may be the leaf of a key: whether it is.
+    /// Reads what may be the leaf of a key: whether it is. A hint opens nothing: if its region is not open, or is
+    /// not there, it was none.
     async fn is_leaf_of<M: Memory + Sync>(
         &self,
         memory: &M,
@@ -338,7 +339,11 @@ impl Roots {
         bytes: &mut [u8],
         reads: &mut u32,
     ) -> Result<bool, Unreadable> {
-        let confirmation = memory.read_confirmed(pointer.address, bytes).await?;
+        let confirmation = match memory.read_confirmed(pointer.address, bytes).await {
+            Ok(confirmation) => confirmation,
+            Err(Unreadable::Closed(_) | Unreadable::Nowhere) => return Ok(false),
+            Err(lost) => return Err(lost),
+        };
         *reads += 1;
         let seen = inspect(pointer.address, Some(pointer.incarnation), bytes, confirmation);
         if !matches!(seen, Seen::Whole(view) if view.bytes == NODE_BYTES) {

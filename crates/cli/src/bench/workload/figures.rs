@@ -12,6 +12,7 @@ use crate::report::Row;
 /// | `client_cpu_s_per_million`, `server_cpu_s_per_million` | seconds of CPU for a million operations; of the client also those that it waits away |
 /// | `unserved` | operations of an open loop whose turn came and whom the store did not get to |
 /// | `misses`, `retries` | reads that found nothing (`cache`); swaps that met another's change |
+/// | `short_scans` | scans that came to the last key before they had as many as they wanted |
 pub(crate) fn row(name: String, measured: &Measured) -> Row {
     let mut row = Row::rate(name, &measured.rates)
         .with("p50_ns", measured.latencies.percentile(50.0))
@@ -22,9 +23,12 @@ pub(crate) fn row(name: String, measured: &Measured) -> Row {
         .with("client_cpu_s_per_million", measured.per_million(measured.client_seconds))
         .with("server_cpu_s_per_million", measured.per_million(measured.server_seconds));
     let tally = measured.tally;
-    for (name, count) in
-        [("unserved", measured.unserved), ("misses", tally.misses), ("retries", tally.retries)]
-    {
+    for (name, count) in [
+        ("unserved", measured.unserved),
+        ("misses", tally.misses),
+        ("retries", tally.retries),
+        ("short_scans", tally.short),
+    ] {
         if count > 0 {
             row = row.with(name, count);
         }

@@ -284,14 +284,21 @@ fn redis_and_memcached_do_as_told() {
 }
 
 /// Every record in the order of the keys, from some on, one scan at a time and many at once.
-fn scans_as_told(name: &str, store: &mut dyn Store) {
+fn scans_as_told(name: &str, shape: Shape, store: &mut dyn Store) {
     let mut tally = Tally::default();
-    let scans: Vec<_> = (0..RECORDS).map(|number| (Kind::Scan(1 + (number % 100) as u8), number)).collect();
+    let wanted = |number: u64| 1 + (number % 100) as u8;
+    let scans: Vec<_> = (0..RECORDS).map(|number| (Kind::Scan(wanted(number)), number)).collect();
+    let mut keys: Vec<Vec<u8>> = site::batches(shape, RECORDS).flatten().map(|(key, _)| key).collect();
+    keys.sort();
+    let left = keys.iter().rev().zip(1..).map(|(key, left)| (shape.number(key).expect("is one"), left));
+    let short = left.filter(|(number, left)| u64::from(wanted(*number)) > *left).count() as u64;
+    assert!(short > 0, "no scan comes to the end");
     for depth in [1, 16] {
         for group in scans.chunks(depth) {
             store.carry_out(group, &mut tally).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
+    assert_eq!(tally.short, 2 * short, "{name}: only those that come to the last key have too few");
     for group in [&[(Kind::Scan(3), 99_999)][..], &[(Kind::Scan(1), 5), (Kind::Scan(3), 99_999)]] {
         let error = store.carry_out(group, &mut tally).expect_err("begins at a key that is not there");
         assert!(error.to_string().contains("does not begin where it was to"), "{name}: {error}");
@@ -303,9 +310,9 @@ fn trees_and_the_ordered_map_scan_as_told_and_the_others_refuse() {
     let shape = Shape { key: Span { least: 8, most: 64 }, value: Span { least: 8, most: 256 } };
     let (_barn, table) = embedded(TableKind::Tree, shape);
     for way in [Way::OneSided, Way::Request, Way::Auto] {
-        scans_as_told(&format!("tree, {way}"), &mut BarnStore::of(table.read_by(way), shape, 1));
+        scans_as_told(&format!("tree, {way}"), shape, &mut BarnStore::of(table.read_by(way), shape, 1));
     }
-    scans_as_told("map", &mut MapStore::of(MapStore::<LockedBTree>::load(shape, RECORDS), shape, 1));
+    scans_as_told("map", shape, &mut MapStore::of(MapStore::<LockedBTree>::load(shape, RECORDS), shape, 1));
     let (_barn, table) = embedded(TableKind::Hopscotch, shape);
     let mut store = BarnStore::of(table, shape, 1);
     let error = store.carry_out(&[(Kind::Scan(3), 5)], &mut Tally::default()).expect_err("has no order");
@@ -317,25 +324,26 @@ fn a_scan_that_skips_or_mixes_up_its_records_is_an_error() {
     use super::store::Scanned;
     let mut records: Vec<(Vec<u8>, Vec<u8>)> = site::batches(SHAPE, 100).flatten().collect();
     records.sort();
-    let scan = |records: &[(Vec<u8>, Vec<u8>)], wanted: u8, ended: bool| {
+    let scan = |records: &[(Vec<u8>, Vec<u8>)], wanted: u8| -> io::Result<u64> {
+        let mut tally = Tally::default();
         let mut scanned = Scanned::from(SHAPE, records.first().map_or(&b""[..], |(key, _)| key));
         records.iter().try_for_each(|(key, value)| scanned.take(key, value))?;
-        scanned.end(wanted, ended)
+        scanned.end(wanted, &mut tally)?;
+        Ok(tally.short)
     };
-    assert!(scan(&records[3..8], 5, false).is_ok());
-    assert!(scan(&records[95..], 10, true).is_ok(), "the last keys");
-    assert!(scan(&records[3..8], 6, false).is_err(), "one too few");
-    assert!(scan(&records[3..8], 4, true).is_err(), "one too many");
-    assert!(scan(&[], 4, true).is_err(), "nothing, although it begins at a key that is there");
+    assert_eq!(scan(&records[3..8], 5).ok(), Some(0));
+    assert_eq!(scan(&records[95..], 10).ok(), Some(1), "the last keys");
+    assert!(scan(&records[3..8], 4).is_err(), "one too many");
+    assert!(scan(&[], 4).is_err(), "nothing, although it begins at a key that is there");
     let mut mixed = records[3..8].to_vec();
     mixed.swap(2, 3);
-    assert!(scan(&mixed, 5, false).is_err(), "in no order");
+    assert!(scan(&mixed, 5).is_err(), "in no order");
     let mut twice = records[3..8].to_vec();
     twice[3] = twice[2].clone();
-    assert!(scan(&twice, 5, false).is_err(), "one twice");
+    assert!(scan(&twice, 5).is_err(), "one twice");
     let mut wrong = records[3..8].to_vec();
     wrong[4].1 = wrong[3].1.clone();
-    assert!(scan(&wrong, 5, false).is_err(), "another's value");
+    assert!(scan(&wrong, 5).is_err(), "another's value");
 }
 
 #[test]

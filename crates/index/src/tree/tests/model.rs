@@ -1,6 +1,7 @@
 //! Whatever is done to a tree, it holds what an ordered map would.
 
 use super::*;
+use barn_transaction::Pointer;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -152,6 +153,24 @@ fn a_client_goes_through_leaves_by_itself() {
         assert_eq!(seen, expected);
         assert!(keys.iter().zip(34..).all(|((_, found), number)| found.is_none() == (number % 100 == 0)));
         assert!(reads < pages + 4, "{reads} READs for {pages} pages: one each, and the first goes down");
+    }
+}
+
+/// What a page says of the next one is a hint, and may be out of date in every way.
+#[test]
+fn a_hint_that_leads_nowhere_is_no_more_than_a_longer_way() {
+    let mut world = World::new(16);
+    (0..1000u64).for_each(|number| _ = world.put(&number.to_be_bytes(), &[7; 20], 0).unwrap());
+    let (roots, from) = (world.roots(), 500u64.to_be_bytes());
+    let plain = block_on(roots.page(&Afar(&world.memory), &from, None, 10, &mut 0)).unwrap().unwrap();
+    assert!(!plain.keys.is_empty());
+    let root = Owner::parse_root(&world.owner.roots(&world.heap, &[])).unwrap();
+    let at = |region, offset| Pointer { address: Address::new(region, offset), ..root };
+    let beyond = at(root.address.region(), u32::MAX - 63);
+    let elsewhere = at(RegionId(987), 64);
+    for hint in [root, beyond, elsewhere] {
+        let page = block_on(roots.page(&Afar(&world.memory), &from, Some(hint), 10, &mut 0));
+        assert_eq!(page.expect("goes down").as_ref(), Ok(&plain), "{hint:?}");
     }
 }
 

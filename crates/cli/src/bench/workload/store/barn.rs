@@ -68,13 +68,13 @@ impl BarnStore {
                     let (key, found) = found.map_err(io::Error::other)?;
                     scanned.take(&key, &found.value)?;
                 }
-                scanned.end(keys, true)
+                scanned.end(keys, tally)
             }
         }
     }
 
     /// Carries a group's scans out, all at once.
-    fn scan_all(&self, group: &[(Kind, u64)]) -> io::Result<()> {
+    fn scan_all(&self, group: &[(Kind, u64)], tally: &mut Tally) -> io::Result<()> {
         let (table, shape) = (self.table.futures(), self.shape);
         let scans = group.iter().filter_map(|(kind, number)| match kind {
             Kind::Scan(keys) => Some((*keys, *number)),
@@ -91,13 +91,14 @@ impl BarnStore {
             while let Some((key, found)) = range.next().await.map_err(io::Error::other)? {
                 scanned.take(&key, &found.value)?;
             }
-            scanned.end(keys, true)
+            let mut short = Tally::default();
+            scanned.end(keys, &mut short).map(|()| short)
         });
         let mut outcome = Ok(());
-        Pipeline::new(group.len()).run(each, |scanned| {
-            if outcome.is_ok() {
-                outcome = scanned;
-            }
+        Pipeline::new(group.len()).run(each, |scanned| match scanned {
+            Ok(short) => *tally = tally.and(short),
+            Err(error) if outcome.is_ok() => outcome = Err(error),
+            Err(_) => {}
         });
         outcome
     }
@@ -223,7 +224,7 @@ impl Store for BarnStore {
             [(kind, number)] => self.one(*kind, *number, tally),
             group => {
                 self.many(group, tally)?;
-                self.scan_all(group)
+                self.scan_all(group, tally)
             }
         }
     }

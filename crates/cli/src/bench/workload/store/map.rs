@@ -126,7 +126,7 @@ impl<M: Map> MapStore<M> {
 }
 
 impl<M: Map> Store for MapStore<M> {
-    fn carry_out(&mut self, group: &[(Kind, u64)], _tally: &mut Tally) -> io::Result<()> {
+    fn carry_out(&mut self, group: &[(Kind, u64)], tally: &mut Tally) -> io::Result<()> {
         for (kind, number) in group {
             self.shape.key(*number, &mut self.key);
             match kind {
@@ -151,7 +151,7 @@ impl<M: Map> Store for MapStore<M> {
                     for (key, value) in &self.scanned {
                         scanned.take(key, value)?;
                     }
-                    scanned.end(*keys, true)?;
+                    scanned.end(*keys, tally)?;
                 }
             }
         }

@@ -35,12 +35,18 @@ pub(crate) struct Tally {
     pub(crate) misses: u64,
     /// Compare-and-swaps that met another's change, and were done again.
     pub(crate) retries: u64,
+    /// Scans that came to the end of the keys before they had as many as they wanted.
+    pub(crate) short: u64,
 }
 
 impl Tally {
     /// Both together.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self { misses: self.misses + other.misses, retries: self.retries + other.retries }
+        Self {
+            misses: self.misses + other.misses,
+            retries: self.retries + other.retries,
+            short: self.short + other.short,
+        }
     }
 }
 
@@ -96,12 +102,14 @@ impl<'a> Scanned<'a> {
         Ok(())
     }
 
-    /// No more comes; `ended` if the store has no further key.
-    pub(crate) fn end(self, wanted: u8, ended: bool) -> io::Result<()> {
-        match self.keys == usize::from(wanted) || (ended && (1..usize::from(wanted)).contains(&self.keys)) {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("a scan of {wanted} records has {}", self.keys))),
+    /// No more comes: counts it if the store had no further key, and so fewer than were wanted.
+    pub(crate) fn end(self, wanted: u8, tally: &mut Tally) -> io::Result<()> {
+        let wanted = usize::from(wanted);
+        if self.keys == 0 || self.keys > wanted {
+            return Err(io::Error::other(format!("a scan of {wanted} records has {}", self.keys)));
         }
+        tally.short += u64::from(self.keys < wanted);
+        Ok(())
     }
 }
 
