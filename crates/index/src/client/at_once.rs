@@ -76,7 +76,7 @@ impl Table {
     }
 
     /// Looks a key up in the shard's memory; `None` if that takes more than loads, or READs that are waited for.
-    #[inline]
+    #[inline(always)]
     fn look_plainly(
         &self,
         shard: &ShardLink,
