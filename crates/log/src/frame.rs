@@ -49,8 +49,8 @@ fn joined(first: u64, second: u64, mut second_bytes: u64) -> u64 {
     moved ^ second
 }
 
-/// So much of a batch is summed up at once, while it is still in the first cache or the second.
-const SUMMED_BYTES: usize = 16 << 10;
+/// So much of a batch is summed up at once, while it is still in the first cache.
+const SUMMED_BYTES: usize = 4 << 10;
 
 /// Memory that grew longer than this for one batch is given back.
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -113,6 +113,12 @@ impl Batch {
         }
         self.open += more;
         &mut self.memory[from..from + more]
+    }
+
+    /// The last so many bytes of the record that is being made are none of it.
+    #[cold]
+    pub(crate) fn take_back(&mut self, bytes: usize) {
+        self.open -= bytes;
     }
 
     #[cold]

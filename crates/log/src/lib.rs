@@ -57,7 +57,7 @@ pub use failpoint::FAILPOINTS;
 pub use log::{Admission, Log, Used};
 pub use options::LogOptions;
 pub use parse::Entry;
-pub use record::Record;
+pub use record::{ROOM_BYTES, Record};
 pub use recover::{Memory, Progress, Recovered, RecoveryReport, RecoveryStage, TornEnd, open};
 pub use stats::{LogStats, LogStatsHandle};
 

@@ -2,7 +2,7 @@
 //!
 //! What always holds: the owner makes all changes in one [`Record`], whose memory is what is written in the end.
 //! [`Log::append`] copies nothing, takes no lock, makes no system call and, once the memory has grown, allocates
-//! nothing. Every 16 KiB it sums up what was appended, while that is near; the rest of the checksum is the writer's.
+//! nothing. Every 4 KiB it sums up what was appended, while that is near; the rest of the checksum is the writer's.
 
 use crate::checkpoint::Checkpoint;
 use crate::error::LogError;

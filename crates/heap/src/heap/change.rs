@@ -25,9 +25,7 @@ impl Heap {
         }
         run.touched = true;
         let Run { size, purpose, .. } = *run;
-        let words = &self.regions[slot.region].words;
-        let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
-        self.recorded_object(slot.region, slot.offset, purpose, body, None);
+        let version = self.put_recorded(slot, address, header, purpose, body)?;
         let usage = self.purpose_usage(purpose);
         usage.reserved -= 1;
         usage.reserved_bytes -= size.slot_bytes as u64;
@@ -162,9 +160,12 @@ impl Heap {
             true => self.difference(slot.region, slot.offset, body),
             false => None,
         };
+        let Some(difference) = difference else {
+            return self.put_recorded(slot, address, header, purpose, body);
+        };
         let words = &self.regions[slot.region].words;
         let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;
-        self.recorded_object(slot.region, slot.offset, purpose, body, difference);
+        self.recorded_difference(slot, body, difference);
         Ok(version)
     }
 

@@ -9,11 +9,12 @@
 //! - a run is used for another purpose only if both are durable or neither is, so that no slot is
 //!   ever half recorded.
 
+use super::region::Region;
 use super::reserve::{Raw, Reserved};
 use super::{Heap, Slot};
 use crate::error::{AllocError, ObjectError};
-use crate::object::HEADER_BYTES;
-use crate::object::publish::Head;
+use crate::object::publish::{self, Head};
+use crate::object::{HEADER_BYTES, Header, PREFIX_BYTES};
 use barn_fabric::Words;
 use barn_fabric::region::Ordering;
 use barn_layout::heap::{
@@ -21,7 +22,7 @@ use barn_layout::heap::{
 };
 use barn_layout::limits::WORD_BYTES;
 use barn_layout::{Address, planted};
-use barn_log::Record;
+use barn_log::{ROOM_BYTES, Record};
 use std::ops::Range;
 
 /// Of objects of such lengths only what differs is recorded. Of shorter ones all is: to find the difference
@@ -107,38 +108,57 @@ impl Heap {
         }
     }
 
-    /// Records an object that holds `body` since just now: all of it, or its header and `difference`.
+    /// Records of a durable object that holds `body` since just now its header and where it has changed.
     #[inline]
-    pub(super) fn recorded_object(
-        &mut self,
-        region: usize,
-        offset: u64,
-        purpose: Purpose,
-        body: &[u8],
-        difference: Option<Range<usize>>,
-    ) {
-        let Some(record) = self.changes.as_mut().filter(|_| purpose.is_durable()) else { return };
-        let of = &self.regions[region];
-        let mut words = [0; HEADER_BYTES / WORD_BYTES];
-        if of.words.load_words(offset, &mut words).is_err() {
+    pub(super) fn recorded_difference(&mut self, slot: Slot, body: &[u8], difference: Range<usize>) {
+        let Some(record) = self.changes.as_mut() else { return };
+        let Region { words, id, .. } = &self.regions[slot.region];
+        let mut header = [0; HEADER_BYTES / WORD_BYTES];
+        // They were just written there.
+        if words.load_words(slot.offset, &mut header).is_err() {
             return;
         }
-        let header = bytes_of(words);
+        record.words(*id, slot.offset as u32, &[&bytes_of(header)]);
+        if difference.is_empty() {
+            return;
+        }
         // The slot ends with a whole word, filled with zeros.
         let (whole, rest) = body.split_at(body.len() - body.len() % WORD_BYTES);
         let mut last = [0; WORD_BYTES];
         last[..rest.len()].copy_from_slice(rest);
         let last = if rest.is_empty() { &[][..] } else { &last[..] };
-        match difference {
-            None => record.words(of.id, offset as u32, &[&header, whole, last]),
-            Some(range) => {
-                record.words(of.id, offset as u32, &[&header]);
-                if !range.is_empty() {
-                    let at = offset as usize + HEADER_BYTES + range.start;
-                    record.words(of.id, at as u32, &[&whole[range.start..range.end.min(whole.len())], last]);
-                }
-            }
-        }
+        let at = slot.offset as usize + HEADER_BYTES + difference.start;
+        let whole = &whole[difference.start..difference.end.min(whole.len())];
+        record.words(*id, at as u32, &[whole, last]);
+    }
+
+    /// Makes an object's next version of `body`, and records all of it; gives the version. Where changes are
+    /// recorded, the checksum is made there, where body and header have to be in the end.
+    #[inline]
+    pub(super) fn put_recorded(
+        &mut self,
+        slot: Slot,
+        address: Address,
+        header: Header,
+        purpose: Purpose,
+        body: &[u8],
+    ) -> Result<u64, ObjectError> {
+        let Region { words, id, .. } = &self.regions[slot.region];
+        let Some(record) = self.changes.as_mut().filter(|_| purpose.is_durable()) else {
+            return Ok(publish::put(words, address, header.word.version(), header.incarnation, body)?);
+        };
+        let version = header.word.version() + 1;
+        let bytes = HEADER_BYTES + body.len().next_multiple_of(WORD_BYTES);
+        record.words_in_place(*id, slot.offset as u32, bytes, |room| {
+            let (bytes, padding) = room[ROOM_BYTES + HEADER_BYTES..].split_at_mut(body.len());
+            bytes.copy_from_slice(body);
+            padding.fill(0);
+            let summed = &mut room[ROOM_BYTES + HEADER_BYTES - PREFIX_BYTES..][..PREFIX_BYTES + body.len()];
+            let head = Head::behind_prefix(address, version, header.incarnation, summed);
+            publish::put_headed(words, address, &head, body)?;
+            room[ROOM_BYTES..][..HEADER_BYTES].copy_from_slice(&bytes_of(head.words()));
+            Ok(version)
+        })
     }
 
     /// Records an object of which these parts were written just now, the first from its beginning on.

@@ -56,8 +56,19 @@ pub(crate) fn put(
     body: &[u8],
 ) -> Result<u64, AccessError> {
     let head = Head::of(address, version + 1, incarnation, body);
-    put_with(words, address, &head, |at| store_body(words, at, body))?;
+    put_headed(words, address, &head, body)?;
     Ok(head.version)
+}
+
+/// The same, with a header that was made of this body.
+#[inline]
+pub(crate) fn put_headed(
+    words: &Words,
+    address: Address,
+    head: &Head,
+    body: &[u8],
+) -> Result<(), AccessError> {
+    put_with(words, address, head, |at| store_body(words, at, body))
 }
 
 /// Puts an object's next version at `address`, of which only these parts, whole words each at its place

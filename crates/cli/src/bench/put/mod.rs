@@ -198,14 +198,14 @@ pub fn run(args: &Args) -> io::Result<Report> {
     let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
     let directory = directory.join(format!("barn-bench-put-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
+    let report = Report::new("put");
     pin(None, CLIENT_CORE);
-    let measured = measure(args, effort, &directory);
+    let measured = measure(args, effort, &directory, report);
     let _ = std::fs::remove_dir_all(&directory);
     measured
 }
 
-fn measure(args: &Args, effort: Effort, directory: &Path) -> io::Result<Report> {
-    let mut report = Report::new("put");
+fn measure(args: &Args, effort: Effort, directory: &Path, mut report: Report) -> io::Result<Report> {
     let mut progress = Progress::new(4 + 3 * LOGGED_VALUES.len() as u64);
     let wanted = |name: &str| name.contains(&args.rows);
     let disk = Disk {
