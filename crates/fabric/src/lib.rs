@@ -20,6 +20,7 @@ mod confirmed;
 pub mod conformance;
 #[cfg(not(loom))]
 mod connection;
+mod crc64;
 #[cfg(not(loom))]
 pub mod drive;
 #[cfg(not(loom))]
@@ -60,6 +61,7 @@ mod verbs_error;
 #[cfg(not(loom))]
 mod verbs_option;
 
+pub use crc64::{Crc64, crc64};
 #[cfg(not(loom))]
 pub use {
     barn_layout::RegionId,

@@ -5,6 +5,7 @@
 //! that a recycled file still holds has another key.
 
 use crate::aligned::Aligned;
+use barn_fabric::Crc64;
 use barn_layout::log::{FRAME_MAGIC, LOG_UNIT_BYTES, LogFrame};
 use barn_layout::planted;
 use zerocopy::little_endian::{U32, U64};
@@ -15,10 +16,7 @@ const COVERED_BYTES: usize = LogFrame::BYTES - 8;
 
 /// The checksum of a header's first bytes and of what follows the header.
 pub(crate) fn checksum(head: &[u8], body: &[u8]) -> u64 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-    digest.update(head);
-    digest.update(body);
-    digest.finalize()
+    Crc64::default().and(head).and(body).sum()
 }
 
 /// The polynomial of the checksum, its highest power last.
@@ -68,7 +66,7 @@ pub(crate) struct Batch {
     /// How long the record is that is being made behind them.
     open: usize,
     /// The checksum of the first of them, and how many bytes those are.
-    digest: Option<crc_fast::Digest>,
+    digest: Option<Crc64>,
     digested: usize,
 }
 
@@ -175,11 +173,9 @@ impl Batch {
     #[cold]
     fn sum_up(&mut self) -> u64 {
         let new = &self.memory[LogFrame::BYTES + self.digested..LogFrame::BYTES + self.bytes];
-        let empty = || crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-        let digest = self.digest.get_or_insert_with(empty);
-        digest.update(new);
-        self.digested = self.bytes;
-        digest.finalize()
+        let digest = self.digest.unwrap_or_default().and(new);
+        (self.digest, self.digested) = (Some(digest), self.bytes);
+        digest.sum()
     }
 
     /// The checksum of a header's first bytes and all records.

@@ -3,6 +3,7 @@
 //! Linear, and so no protection against anybody who means harm: it tells whether words that came
 //! in any order belong together.
 
+use barn_fabric::{Crc64, crc64};
 use barn_layout::{Address, planted};
 
 /// Address, version, second header word, and this file's own word: zeroed memory must not pass.
@@ -11,50 +12,22 @@ pub(crate) const PREFIX_BYTES: usize = 32;
 /// The fourth word of the prefix.
 const SALT: u64 = u64::from_le_bytes(*b"barn-obj");
 
-/// Bodies up to this are copied behind the prefix: one call of the CRC instead of two, which are dearer than
-/// the copy by a hundred instructions even then.
-const TOGETHER_BYTES: usize = 640;
-/// Most are shorter, and clearing room for the longest takes time.
-const SHORT_BYTES: usize = 128;
-
 /// The checksum of the object at `address` with `version`, incarnation and length as in `meta`
 /// (the header's second word) and `body`.
 #[inline]
 pub fn checksum(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
-    if body.len() <= SHORT_BYTES {
-        checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + SHORT_BYTES])
-    } else if body.len() <= TOGETHER_BYTES {
-        checksum_in(address, version, meta, body, &mut [0; PREFIX_BYTES + TOGETHER_BYTES])
-    } else {
-        checksum_long(address, version, meta, body)
-    }
+    let mut prefix = [0; PREFIX_BYTES];
+    set_prefix(&mut prefix, address, version, meta);
+    narrowed(Crc64::default().and(&prefix).and(body).sum())
 }
 
-/// The same, by way of a buffer that is long enough.
-#[inline]
-fn checksum_in(address: Address, version: u64, meta: u64, body: &[u8], buffer: &mut [u8]) -> u64 {
-    let bytes = &mut buffer[..PREFIX_BYTES + body.len()];
-    bytes[PREFIX_BYTES..].copy_from_slice(body);
-    checksum_behind(address, version, meta, bytes)
-}
-
-/// The same, where a copy would cost more than it saves.
-fn checksum_long(address: Address, version: u64, meta: u64, body: &[u8]) -> u64 {
-    let mut bytes = [0; PREFIX_BYTES];
-    set_prefix(&mut bytes, address, version, meta);
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-    digest.update(&bytes);
-    digest.update(body);
-    narrowed(digest.finalize())
-}
-
-/// The same of a body that has room before it, of [`PREFIX_BYTES`]: nothing is copied.
+/// The same of a body that has room before it, of [`PREFIX_BYTES`]: in one go.
 #[inline]
 pub(crate) fn checksum_behind(address: Address, version: u64, meta: u64, bytes: &mut [u8]) -> u64 {
     if let Some(prefix) = bytes.first_chunk_mut() {
         set_prefix(prefix, address, version, meta);
     }
-    narrowed(crc_fast::crc64_nvme(bytes))
+    narrowed(crc64(bytes))
 }
 
 #[inline]
@@ -78,7 +51,7 @@ mod tests {
     #[test]
     fn it_covers_everything() {
         let address = Address::new(RegionId(7), 1 << 20);
-        for bytes in [0, 1, 7, 8, 64, TOGETHER_BYTES, TOGETHER_BYTES + 1, 5000] {
+        for bytes in [0, 1, 7, 8, 64, 640, 5000] {
             let mut body = vec![3; bytes];
             let sum = checksum(address, 5, 6, &body);
             assert_ne!(sum, checksum(address.checked_add(64).unwrap(), 5, 6, &body), "address");
@@ -97,17 +70,14 @@ mod tests {
     #[test]
     fn both_ways_of_computing_agree() {
         let address = Address::new(RegionId(1), 64);
-        for bytes in 0..=TOGETHER_BYTES + 9 {
+        for bytes in 0..650 {
             let body: Vec<u8> = (0..bytes).map(|at| at as u8 ^ 0x5a).collect();
             let mut whole = Vec::new();
             for word in [address.to_bits(), 2, 3, SALT] {
                 whole.extend_from_slice(&word.to_le_bytes());
             }
             whole.extend_from_slice(&body);
-            let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
-            digest.update(&whole[..PREFIX_BYTES]);
-            digest.update(&body);
-            let sum = digest.finalize();
+            let sum = crc64(&whole);
             assert_eq!(checksum(address, 2, 3, &body), sum, "{bytes}");
             assert_eq!(checksum_behind(address, 2, 3, &mut whole), sum, "{bytes}, with room before it");
         }

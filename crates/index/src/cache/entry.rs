@@ -11,6 +11,7 @@ use super::space::POSITION_MASK;
 use crate::hash::remix;
 use crate::node::Part;
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use barn_fabric::crc64;
 use barn_layout::limits::WORD_BYTES;
 
 /// The length of a header.
@@ -122,7 +123,7 @@ pub(super) fn build(into: &mut Vec<u8>, salt: u64, position: u64, expires: u64, 
     into.resize(HEADER_BYTES + padded(key.len()), 0);
     into.extend_from_slice(value);
     into.resize(padded(into.len()), 0);
-    let sum = crc_fast::crc64_nvme(into);
+    let sum = crc64(into);
     into[CHECKSUM..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -133,7 +134,7 @@ pub(super) fn is_whole(bytes: &mut [u8], salt: u64) -> bool {
     let mut sum = [0; WORD_BYTES];
     sum.copy_from_slice(place);
     place.copy_from_slice(&salt.to_le_bytes());
-    crc_fast::crc64_nvme(bytes) == u64::from_le_bytes(sum)
+    crc64(bytes) == u64::from_le_bytes(sum)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 use crate::hash::remix;
 use crate::node::Part;
 use crate::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use barn_fabric::crc64;
 use barn_layout::Address;
 
 /// The words of an entry.
@@ -162,14 +163,14 @@ impl Salt {
         for (into, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }
-        crc_fast::crc64_nvme(&bytes)
+        crc64(&bytes)
     }
 }
 
 /// The CRC of an extent, with the salt before it.
 #[inline]
 pub(super) fn extent_check(salted: &[u8]) -> u64 {
-    crc_fast::crc64_nvme(salted)
+    crc64(salted)
 }
 
 /// The words of an entry out of the bytes that a READ brought.

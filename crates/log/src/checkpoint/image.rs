@@ -10,7 +10,7 @@ use crate::frame::checksum;
 use crate::log::Used;
 use crate::names;
 use barn_fabric::seam::{Disk, DiskFile};
-use barn_fabric::{RegionId, Words};
+use barn_fabric::{Crc64, RegionId, Words};
 use barn_layout::limits::WORD_BYTES;
 use barn_layout::log::{CHUNK_MAGIC, ImageChunk, LOG_UNIT_BYTES};
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ pub(super) struct ImageWriter {
     at: u64,
     synced_at: u64,
     chunks: u64,
-    digest: crc_fast::Digest,
+    digest: Crc64,
     /// What is not written yet begins here; it goes past the page cache, in whole units.
     buffer: Aligned,
     buffered: usize,
@@ -52,7 +52,6 @@ impl ImageWriter {
         }
         let made = disk.create(&name).and_then(|_| disk.open_log(&name));
         let file = made.map_err(|error| Ended::Failed(LogError::failed("making", &name)(error)))?;
-        let digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
         let chunk_bytes = chunk_bytes.next_multiple_of(WORD_BYTES).max(WORD_BYTES);
         Ok(Self {
             file,
@@ -63,7 +62,7 @@ impl ImageWriter {
             at: 0,
             synced_at: 0,
             chunks: 0,
-            digest,
+            digest: Crc64::default(),
             buffer: Aligned::default(),
             buffered: 0,
             region_at: 0,
@@ -80,7 +79,7 @@ impl ImageWriter {
     }
 
     pub(super) fn checksum(&self) -> u64 {
-        self.digest.finalize()
+        self.digest.sum()
     }
 
     /// Copies and writes one chunk. Whether anything was left.
@@ -133,7 +132,7 @@ impl ImageWriter {
         };
         header.checksum = U64::new(checksum(&header.as_bytes()[..CHUNK_COVERED_BYTES], body));
         head.copy_from_slice(header.as_bytes());
-        self.digest.update(header.checksum.as_bytes());
+        self.digest = self.digest.and(header.checksum.as_bytes());
         self.at += (end - from) as u64;
         self.buffered = end;
         self.chunks += 1;

@@ -8,7 +8,7 @@ use crate::checkpoint::manifest::Manifest;
 use crate::frame::checksum;
 use crate::names;
 use barn_fabric::seam::{Disk, DiskFile};
-use barn_fabric::{RegionId, Words};
+use barn_fabric::{Crc64, RegionId, Words};
 use barn_layout::log::{CHUNK_MAGIC, ImageChunk};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ fn index(file: &dyn DiskFile, manifest: &Manifest) -> Result<Vec<(u64, ImageChun
         return Err(format!("it has {bytes} bytes of {}", manifest.image_bytes));
     }
     let (mut at, mut chunks) = (0, Vec::new());
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    let mut digest = Crc64::default();
     while at < manifest.image_bytes {
         let mut header = [0; ImageChunk::BYTES];
         file.read_at(at, &mut header).map_err(|error| error.to_string())?;
@@ -36,11 +36,11 @@ fn index(file: &dyn DiskFile, manifest: &Manifest) -> Result<Vec<(u64, ImageChun
         if !ours || end > manifest.image_bytes {
             return Err(format!("there is no chunk of it at byte {at}"));
         }
-        digest.update(header.checksum.as_bytes());
+        digest = digest.and(header.checksum.as_bytes());
         chunks.push((at, header));
         at = end;
     }
-    if chunks.len() as u64 != manifest.image_chunks || digest.finalize() != manifest.image_checksum {
+    if chunks.len() as u64 != manifest.image_chunks || digest.sum() != manifest.image_checksum {
         return Err("its chunks are not those that the manifest names".into());
     }
     Ok(chunks)
