@@ -31,9 +31,22 @@ impl Crc64 {
     #[must_use]
     pub fn and(self, bytes: &[u8]) -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if std::arch::is_x86_feature_detected!("pclmulqdq") && std::arch::is_x86_feature_detected!("sse4.1") {
-            // SAFETY: the CPU has what it is compiled for.
-            return Self(unsafe { folded::update(self.0, bytes) });
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let narrow = has!("pclmulqdq") && has!("sse4.1");
+            if bytes.len() >= folded::WIDE_BYTES_MIN
+                && narrow
+                && has!("avx512f")
+                && has!("avx512dq")
+                && has!("vpclmulqdq")
+            {
+                // SAFETY: the CPU has what it is compiled for.
+                return Self(unsafe { folded::update_wide(self.0, bytes) });
+            }
+            if narrow {
+                // SAFETY: as above.
+                return Self(unsafe { folded::update(self.0, bytes) });
+            }
         }
         self.plainly_and(bytes)
     }
@@ -55,8 +68,10 @@ impl Crc64 {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod folded {
     use std::arch::x86_64::{
-        __m128i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
-        _mm_loadu_si128, _mm_set_epi64x, _mm_xor_si128,
+        __m128i, __m512i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
+        _mm_loadu_si128, _mm_set_epi64x, _mm_xor_si128, _mm512_broadcast_i64x2, _mm512_castsi512_si128,
+        _mm512_clmulepi64_epi128, _mm512_extracti64x2_epi64, _mm512_loadu_si512, _mm512_ternarylogic_epi64,
+        _mm512_xor_si512, _mm512_zextsi128_si512,
     };
 
     // A word's lowest bit is the coefficient of its highest power, and a product of two words comes out multiplied by
@@ -102,6 +117,12 @@ mod folded {
     const BY_256: [i64; 2] = [power(256 + 63), power(256 - 1)];
     const BY_512: [i64; 2] = [power(512 + 63), power(512 - 1)];
 
+    const BY_2048: [i64; 2] = [power(2048 + 63), power(2048 - 1)];
+
+    /// Less than this is done sooner by the narrow registers.
+    pub(super) const WIDE_BYTES_MIN: usize = 256;
+
+    const LINE: usize = 64;
     const BLOCK: usize = 16;
     const LANES: usize = 4;
 
@@ -133,35 +154,35 @@ mod folded {
         low << 1 | high >> 63
     }
 
+    /// What four blocks one after another come to, of which each was folded with every fourth behind it.
+    #[inline]
     #[target_feature(enable = "pclmulqdq,sse4.1")]
-    pub(super) fn update(mut state: u64, bytes: &[u8]) -> u64 {
-        let (blocks, mut rest) = bytes.as_chunks::<BLOCK>();
-        if let Some((first, mut blocks)) = blocks.split_first() {
-            let mut sum = _mm_xor_si128(load(first), _mm_cvtsi64_si128(state as i64));
-            let by_128 = _mm_set_epi64x(BY_128[1], BY_128[0]);
-            if let Some((three, after)) = blocks.split_first_chunk::<{ LANES - 1 }>() {
-                let by_512 = _mm_set_epi64x(BY_512[1], BY_512[0]);
-                let mut lanes = [sum, load(&three[0]), load(&three[1]), load(&three[2])];
-                let (groups, after) = after.as_chunks::<LANES>();
-                for group in groups {
-                    for (lane, block) in lanes.iter_mut().zip(group) {
-                        *lane = fold(*lane, by_512, load(block));
-                    }
-                }
-                let by_256 = _mm_set_epi64x(BY_256[1], BY_256[0]);
-                let even = fold(lanes[0], by_256, lanes[2]);
-                let odd = fold(lanes[1], by_256, lanes[3]);
-                sum = fold(even, by_128, odd);
-                blocks = after;
-            }
-            for block in blocks {
-                sum = fold(sum, by_128, load(block));
-            }
-            // The first word goes on by 128 bits, the second by 64: then one word is left to reduce.
-            let first = _mm_clmulepi64_si128::<0x10>(sum, by_128);
-            let second = _mm_extract_epi64::<1>(sum) as u64;
-            state = reduce(_mm_cvtsi128_si64(first) as u64 ^ second) ^ _mm_extract_epi64::<1>(first) as u64;
+    fn join(lanes: [__m128i; LANES]) -> __m128i {
+        let by_256 = _mm_set_epi64x(BY_256[1], BY_256[0]);
+        let even = fold(lanes[0], by_256, lanes[2]);
+        let odd = fold(lanes[1], by_256, lanes[3]);
+        fold(even, _mm_set_epi64x(BY_128[1], BY_128[0]), odd)
+    }
+
+    /// What comes to `sum` before `blocks` and the rest.
+    #[inline]
+    #[target_feature(enable = "pclmulqdq,sse4.1")]
+    fn finish(mut sum: __m128i, blocks: &[[u8; BLOCK]], rest: &[u8]) -> u64 {
+        let by_128 = _mm_set_epi64x(BY_128[1], BY_128[0]);
+        for block in blocks {
+            sum = fold(sum, by_128, load(block));
         }
+        // The first word goes on by 128 bits, the second by 64: then one word is left to reduce.
+        let first = _mm_clmulepi64_si128::<0x10>(sum, by_128);
+        let second = _mm_extract_epi64::<1>(sum) as u64;
+        let state = reduce(_mm_cvtsi128_si64(first) as u64 ^ second) ^ _mm_extract_epi64::<1>(first) as u64;
+        finish_short(state, rest)
+    }
+
+    /// With less than a block behind it.
+    #[inline]
+    #[target_feature(enable = "pclmulqdq,sse4.1")]
+    fn finish_short(mut state: u64, mut rest: &[u8]) -> u64 {
         if let Some((word, after)) = rest.split_first_chunk() {
             state = reduce(state ^ u64::from_le_bytes(*word));
             rest = after;
@@ -172,6 +193,78 @@ mod folded {
             state = state >> bits ^ reduce((state ^ u64::from_le_bytes(last)) << (64 - bits));
         }
         state
+    }
+
+    #[target_feature(enable = "pclmulqdq,sse4.1")]
+    pub(super) fn update(state: u64, bytes: &[u8]) -> u64 {
+        let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+        let Some((first, blocks)) = blocks.split_first() else { return finish_short(state, rest) };
+        let first = _mm_xor_si128(load(first), _mm_cvtsi64_si128(state as i64));
+        let Some((three, blocks)) = blocks.split_first_chunk::<{ LANES - 1 }>() else {
+            return finish(first, blocks, rest);
+        };
+        let by_512 = _mm_set_epi64x(BY_512[1], BY_512[0]);
+        let mut lanes = [first, load(&three[0]), load(&three[1]), load(&three[2])];
+        let (groups, blocks) = blocks.as_chunks::<LANES>();
+        for group in groups {
+            for (lane, block) in lanes.iter_mut().zip(group) {
+                *lane = fold(*lane, by_512, load(block));
+            }
+        }
+        finish(join(lanes), blocks, rest)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn load_line(bytes: &[u8; LINE]) -> __m512i {
+        // SAFETY: 64 bytes may be read, and need not be aligned.
+        unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+    }
+
+    /// As [`fold`], of four at once.
+    #[inline]
+    #[target_feature(enable = "avx512f,vpclmulqdq")]
+    fn fold_line(sum: __m512i, by: __m512i, next: __m512i) -> __m512i {
+        const XOR_OF_3: i32 = 0x96;
+        let high = _mm512_clmulepi64_epi128::<0x00>(sum, by);
+        let low = _mm512_clmulepi64_epi128::<0x11>(sum, by);
+        _mm512_ternarylogic_epi64::<XOR_OF_3>(high, low, next)
+    }
+
+    /// The same by registers of a line: for [`WIDE_BYTES_MIN`] and more.
+    #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,sse4.1")]
+    pub(super) fn update_wide(state: u64, bytes: &[u8]) -> u64 {
+        let (lines, rest) = bytes.as_chunks::<LINE>();
+        let Some((first, mut lines)) = lines.split_first() else { return update(state, bytes) };
+        let state = _mm512_zextsi128_si512(_mm_cvtsi64_si128(state as i64));
+        let mut sum = _mm512_xor_si512(load_line(first), state);
+        let by_512 = _mm512_broadcast_i64x2(_mm_set_epi64x(BY_512[1], BY_512[0]));
+        // One after another each would wait for the one before.
+        if let Some((three, after)) = lines.split_first_chunk::<{ LANES - 1 }>() {
+            let by_2048 = _mm512_broadcast_i64x2(_mm_set_epi64x(BY_2048[1], BY_2048[0]));
+            let mut lanes = [sum, load_line(&three[0]), load_line(&three[1]), load_line(&three[2])];
+            let (groups, after) = after.as_chunks::<LANES>();
+            for group in groups {
+                for (lane, line) in lanes.iter_mut().zip(group) {
+                    *lane = fold_line(*lane, by_2048, load_line(line));
+                }
+            }
+            sum = fold_line(lanes[0], by_512, lanes[1]);
+            sum = fold_line(sum, by_512, lanes[2]);
+            sum = fold_line(sum, by_512, lanes[3]);
+            lines = after;
+        }
+        for line in lines {
+            sum = fold_line(sum, by_512, load_line(line));
+        }
+        let lanes = [
+            _mm512_castsi512_si128(sum),
+            _mm512_extracti64x2_epi64::<1>(sum),
+            _mm512_extracti64x2_epi64::<2>(sum),
+            _mm512_extracti64x2_epi64::<3>(sum),
+        ];
+        let (blocks, rest) = rest.as_chunks::<BLOCK>();
+        finish(join(lanes), blocks, rest)
     }
 }
 
@@ -196,6 +289,14 @@ mod tests {
         for bytes in (0..1200).chain([4096, 4097, 65_535]) {
             let all = some(bytes);
             assert_eq!(crc64(&all), crc_fast::crc64_nvme(&all), "{bytes} bytes");
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if std::arch::is_x86_feature_detected!("pclmulqdq")
+                && std::arch::is_x86_feature_detected!("sse4.1")
+            {
+                // SAFETY: the CPU has what it is compiled for.
+                let narrow = unsafe { folded::update(!0, &all) };
+                assert_eq!(!narrow, crc_fast::crc64_nvme(&all), "{bytes} bytes, by narrow registers");
+            }
             assert_eq!(Crc64::default().plainly_and(&all).sum(), crc_fast::crc64_nvme(&all), "{bytes} bytes");
         }
     }

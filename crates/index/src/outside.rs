@@ -26,17 +26,25 @@ impl<'a> Outside<'a> {
     }
 
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let mut body = Vec::new();
-        self.append_to(&mut body);
+        let mut body = vec![0; self.len()];
+        self.write_to(&mut body);
         body
     }
 
-    pub(crate) fn append_to(self, body: &mut Vec<u8>) {
-        body.reserve(OUTSIDE_HEAD_BYTES + self.key.len() + self.value.len());
-        body.extend_from_slice(&self.expires.to_le_bytes());
-        body.extend_from_slice(&(self.key.len() as u64).to_le_bytes());
-        body.extend_from_slice(self.key);
-        body.extend_from_slice(self.value);
+    /// How many bytes it takes.
+    pub(crate) fn len(&self) -> usize {
+        OUTSIDE_HEAD_BYTES + self.key.len() + self.value.len()
+    }
+
+    /// Puts it into as many bytes as it takes.
+    pub(crate) fn write_to(self, body: &mut [u8]) {
+        let (head, rest) = body.split_at_mut(OUTSIDE_HEAD_BYTES);
+        let (key, value) = rest.split_at_mut(self.key.len());
+        let (expires, key_bytes) = head.split_at_mut(8);
+        expires.copy_from_slice(&self.expires.to_le_bytes());
+        key_bytes.copy_from_slice(&(self.key.len() as u64).to_le_bytes());
+        key.copy_from_slice(self.key);
+        value.copy_from_slice(self.value);
     }
 }
 

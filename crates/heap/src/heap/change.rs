@@ -13,6 +13,30 @@ use barn_layout::{Address, RegionId, planted};
 impl Heap {
     /// Makes a reserved slot an object, visible at once; gives its version.
     pub fn create(&mut self, address: Address, body: &[u8]) -> Result<u64, ObjectError> {
+        self.create_by(address, body.len(), |heap, slot, header| {
+            heap.put_recorded(slot, address, header, body)
+        })
+    }
+
+    /// The same of an object of so many bytes, which `fill` puts in place: all of them.
+    pub fn create_filled(
+        &mut self,
+        address: Address,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, ObjectError> {
+        self.create_by(address, bytes, |heap, slot, header| {
+            heap.fill_recorded(slot, address, header, bytes, fill)
+        })
+    }
+
+    #[inline]
+    fn create_by(
+        &mut self,
+        address: Address,
+        bytes: usize,
+        put: impl FnOnce(&mut Self, Slot, Header) -> Result<u64, ObjectError>,
+    ) -> Result<u64, ObjectError> {
         let slot = self.locate(address)?;
         let header = self.header_at(slot)?;
         let run = &mut self.runs[slot.run];
@@ -20,17 +44,17 @@ impl Heap {
             return Err(ObjectError::NotReserved);
         }
         let expected = run.size.slot_bytes - HEADER_BYTES;
-        if body.len() > expected {
-            return Err(ObjectError::Length { bytes: body.len(), expected });
+        if bytes > expected {
+            return Err(ObjectError::Length { bytes, expected });
         }
         run.touched = true;
         let Run { size, purpose, .. } = *run;
-        let version = self.put_recorded(slot, address, header, purpose, body)?;
+        let version = put(self, slot, header)?;
         let usage = self.purpose_usage(purpose);
         usage.reserved -= 1;
         usage.reserved_bytes -= size.slot_bytes as u64;
         usage.objects += 1;
-        usage.object_bytes += body.len() as u64;
+        usage.object_bytes += bytes as u64;
         usage.slot_bytes += size.slot_bytes as u64;
         Ok(version)
     }
@@ -161,7 +185,7 @@ impl Heap {
             false => None,
         };
         let Some(difference) = difference else {
-            return self.put_recorded(slot, address, header, purpose, body);
+            return self.put_recorded(slot, address, header, body);
         };
         let words = &self.regions[slot.region].words;
         let version = publish::put(words, address, header.word.version(), header.incarnation, body)?;

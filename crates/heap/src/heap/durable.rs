@@ -132,31 +132,72 @@ impl Heap {
         record.words(*id, at as u32, &[whole, last]);
     }
 
-    /// Makes an object's next version of `body`, and records all of it; gives the version. Where changes are
-    /// recorded, the checksum is made there, where body and header have to be in the end.
+    /// Makes an object's next version of `body`, and records all of it; gives the version.
     #[inline]
     pub(super) fn put_recorded(
         &mut self,
         slot: Slot,
         address: Address,
         header: Header,
-        purpose: Purpose,
         body: &[u8],
     ) -> Result<u64, ObjectError> {
-        let Region { words, id, .. } = &self.regions[slot.region];
-        let Some(record) = self.changes.as_mut().filter(|_| purpose.is_durable()) else {
-            return Ok(publish::put(words, address, header.word.version(), header.incarnation, body)?);
+        if self.changes.is_some() && self.runs[slot.run].purpose.is_durable() {
+            return self.put_in_record(slot, address, header, body.len(), |room| room.copy_from_slice(body));
+        }
+        let words = &self.regions[slot.region].words;
+        Ok(publish::put(words, address, header.word.version(), header.incarnation, body)?)
+    }
+
+    /// The same of a body of so many bytes that `fill` puts in place.
+    #[inline]
+    pub(super) fn fill_recorded(
+        &mut self,
+        slot: Slot,
+        address: Address,
+        header: Header,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, ObjectError> {
+        if self.changes.is_some() && self.runs[slot.run].purpose.is_durable() {
+            return self.put_in_record(slot, address, header, bytes, fill);
+        }
+        let summed = match self.making.get_mut(..PREFIX_BYTES + bytes) {
+            Some(summed) => summed,
+            None => {
+                self.making.resize(PREFIX_BYTES + bytes, 0);
+                &mut self.making[..]
+            }
         };
+        fill(&mut summed[PREFIX_BYTES..]);
         let version = header.word.version() + 1;
-        let bytes = HEADER_BYTES + body.len().next_multiple_of(WORD_BYTES);
-        record.words_in_place(*id, slot.offset as u32, bytes, |room| {
-            let (bytes, padding) = room[ROOM_BYTES + HEADER_BYTES..].split_at_mut(body.len());
-            bytes.copy_from_slice(body);
+        let head = Head::behind_prefix(address, version, header.incarnation, summed);
+        publish::put_headed(&self.regions[slot.region].words, address, &head, &summed[PREFIX_BYTES..])?;
+        Ok(version)
+    }
+
+    /// Makes the body where the record has it, and header and checksum there, too; then the object of that.
+    #[inline]
+    fn put_in_record(
+        &mut self,
+        slot: Slot,
+        address: Address,
+        header: Header,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, ObjectError> {
+        const BODY_AT: usize = ROOM_BYTES + HEADER_BYTES;
+        let Region { words, id, .. } = &self.regions[slot.region];
+        let Some(record) = &mut self.changes else { return Err(ObjectError::NotReserved) };
+        let version = header.word.version() + 1;
+        let recorded = HEADER_BYTES + bytes.next_multiple_of(WORD_BYTES);
+        record.words_in_place(*id, slot.offset as u32, recorded, |room| {
+            let (body, padding) = room[BODY_AT..].split_at_mut(bytes);
+            fill(body);
             padding.fill(0);
-            let summed = &mut room[ROOM_BYTES + HEADER_BYTES - PREFIX_BYTES..][..PREFIX_BYTES + body.len()];
+            let summed = &mut room[BODY_AT - PREFIX_BYTES..][..PREFIX_BYTES + bytes];
             let head = Head::behind_prefix(address, version, header.incarnation, summed);
-            publish::put_headed(words, address, &head, body)?;
-            room[ROOM_BYTES..][..HEADER_BYTES].copy_from_slice(&bytes_of(head.words()));
+            publish::put_headed(words, address, &head, &summed[PREFIX_BYTES..])?;
+            room[ROOM_BYTES..BODY_AT].copy_from_slice(&bytes_of(head.words()));
             Ok(version)
         })
     }

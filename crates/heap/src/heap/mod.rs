@@ -53,6 +53,8 @@ pub struct HeapOptions {
 pub struct Heap {
     budget_bytes: u64,
     regions: Vec<Region>,
+    /// An object in the making, behind room for the checksum's prefix.
+    making: Vec<u8>,
     /// The regions' numbers, in the same order: a few are found soonest by looking at each.
     ids: Vec<RegionId>,
     by_id: HashMap<RegionId, u32, BuildHasherDefault<IdHasher>>,
@@ -81,6 +83,7 @@ impl Heap {
         Self {
             budget_bytes: options.budget_bytes,
             regions: Vec::new(),
+            making: Vec::new(),
             ids: Vec::new(),
             by_id: HashMap::default(),
             runs: Runs::default(),

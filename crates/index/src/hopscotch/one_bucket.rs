@@ -38,8 +38,6 @@ pub(super) struct Scratch {
     outside: Image,
     /// What the key had.
     found: Found,
-    /// The object of a long entry in the making.
-    made: Vec<u8>,
 }
 
 /// Where the entry of a key is, or could be: in the bucket that is at hand.
@@ -287,12 +285,11 @@ impl OneBucket<'_> {
         if key.len() + value.len() > OUTSIDE_BYTES_MAX {
             return None;
         }
-        let made = &mut self.scratch.made;
-        made.clear();
-        Outside { expires, key, value }.append_to(made);
-        let place = self.heap.reserve(made.len(), Some(self.segment.address), self.shape.purpose).ok()?;
-        match self.heap.create(place.address, made) {
-            Ok(version) => Some(Made { place, bytes: made.len(), version }),
+        let outside = Outside { expires, key, value };
+        let bytes = outside.len();
+        let place = self.heap.reserve(bytes, Some(self.segment.address), self.shape.purpose).ok()?;
+        match self.heap.create_filled(place.address, bytes, |body| outside.write_to(body)) {
+            Ok(version) => Some(Made { place, bytes, version }),
             Err(_) => {
                 let _ = self.heap.release(place.address);
                 None
