@@ -14,11 +14,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::plants::binaries::Binaries;
-use crate::plants::table::{Gate, PLANTS, Plant};
+use crate::plants::gate::{Gate, Plant};
+use crate::plants::table::PLANTS;
 use crate::run::Done;
 use crate::{Outcome, Stage};
 
 mod binaries;
+mod gate;
 mod sources;
 mod table;
 

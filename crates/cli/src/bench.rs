@@ -14,6 +14,7 @@ pub mod papers;
 pub(crate) mod peer;
 pub mod peers;
 pub mod put;
+pub mod quiet;
 pub mod recover;
 pub mod selector;
 pub mod space;

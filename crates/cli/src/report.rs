@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::bench::quiet::Disturbance;
 use crate::machine::Machine;
 
 mod table;
@@ -43,6 +44,9 @@ pub struct Report {
     pub bench: String,
     /// Where it was measured.
     pub machine: Machine,
+    /// What others on the same cores did meanwhile, where that was watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
     /// What was measured.
     pub rows: Vec<Row>,
 }
@@ -195,7 +199,7 @@ impl Row {
 impl Report {
     /// An empty report from this machine.
     pub fn new(bench: impl Into<String>) -> Self {
-        Self { bench: bench.into(), machine: Machine::here(), rows: Vec::new() }
+        Self { bench: bench.into(), machine: Machine::here(), disturbance: None, rows: Vec::new() }
     }
 
     /// Adds a figure.
@@ -213,6 +217,9 @@ impl Report {
     pub fn write_table(&self, out: &mut impl Write) -> io::Result<()> {
         let load = self.machine.load_average[0];
         writeln!(out, "{}: {}, load {load:.2}", self.bench, self.machine.summary())?;
+        if let Some(disturbance) = self.disturbance {
+            writeln!(out, "{}", disturbance.summary())?;
+        }
         table::write(out, &self.rows)
     }
 }

@@ -68,7 +68,8 @@ fn a_report_has_its_page_its_tables_and_its_command() {
     let json: Value = serde_json::from_slice(&output.stdout).expect("is JSON");
     assert_eq!(json["sections"][0]["command"], "barn bench tx --quick");
     assert_eq!(json["command"], "barn bench report --quick --only tx");
-    assert_eq!(json["noise"]["calibration_ms"].as_array().map(Vec::len), Some(2));
+    assert!(json["noise"]["disturbance"]["looks"].as_u64() > Some(0), "{}", json["noise"]);
+    assert!(json["sections"][0]["margin"].as_f64() >= Some(0.05), "{}", json["sections"][0]["margin"]);
     let rows = json["sections"][0]["report"]["rows"].as_array().expect("has rows");
     let html = std::fs::read_to_string(&page).expect("is written");
     let markdown = std::fs::read_to_string(&tables).expect("is written");

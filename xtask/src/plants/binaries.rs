@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::table::{Gate, Plant, Target};
+use super::gate::{Gate, Plant, Target};
 use crate::run::{Job, root};
 
 /// What was built.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::table::Plant;
+use super::gate::Plant;
 use crate::run::root;
 use crate::tidy;
 

@@ -2,126 +2,13 @@
 //!
 //! A name is what stands in the code: `planted("NAME")`.
 
-use std::fmt;
-
-/// A bug that somebody could make, and what stands against it.
-#[derive(Debug)]
-pub(super) struct Plant {
-    /// The name that its `planted` is given.
-    pub(super) name: &'static str,
-    /// The gate that should catch it.
-    pub(super) gate: Gate,
-    /// A part of the path of the test that must fail.
-    pub(super) fails: &'static str,
-}
-
-/// A `cargo test` command.
-#[derive(Debug)]
-pub(super) struct Gate {
-    pub(super) package: &'static str,
-    pub(super) target: Target,
-    /// Which tests.
-    pub(super) filter: &'static str,
-    /// Whether it is compiled under `cfg(loom)`.
-    pub(super) loom: bool,
-}
-
-/// Which binary of a package.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target {
-    Lib,
-    Bin(&'static str),
-    Test(&'static str),
-}
-
-impl Target {
-    /// How cargo is asked for it.
-    pub(super) fn args(self) -> Vec<&'static str> {
-        match self {
-            Self::Lib => vec!["--lib"],
-            Self::Bin(name) => vec!["--bin", name],
-            Self::Test(name) => vec!["--test", name],
-        }
-    }
-}
-
-/// A gate of a library's unit tests.
-const fn unit(package: &'static str, filter: &'static str) -> Gate {
-    Gate { package, target: Target::Lib, filter, loom: false }
-}
-
-/// A gate of the tests of this program itself.
-const fn own(filter: &'static str) -> Gate {
-    Gate { package: "xtask", target: Target::Bin("xtask"), filter, loom: false }
-}
-
-/// A gate of the fabric's loom models.
-const fn loom(filter: &'static str) -> Gate {
-    Gate { package: "barn-fabric", target: Target::Lib, filter, loom: true }
-}
-
-/// A gate of the heap's loom models.
-const fn loom_heap(filter: &'static str) -> Gate {
-    Gate { package: "barn-heap", target: Target::Lib, filter, loom: true }
-}
-
-/// A scenario on the simulated transport, over many seeds.
-const fn scenario(filter: &'static str) -> Gate {
-    Gate { package: "barn-fabric", target: Target::Test("simulated_scenarios"), filter, loom: false }
-}
-
-/// The story of a coordinator and its members, over many seeds.
-const fn membership() -> Gate {
-    Gate {
-        package: "barn-cluster",
-        target: Target::Test("simulated_membership"),
-        filter: "nobody_acts",
-        loom: false,
-    }
-}
-
-/// The models of commit, recovery and reclamation, under schedules that shuttle chooses.
-const fn model(filter: &'static str) -> Gate {
-    Gate { package: "barn-transaction", target: Target::Test("models"), filter, loom: false }
-}
-
-/// Histories of clients on the simulated world, over many seeds.
-const fn histories() -> Gate {
-    Gate {
-        package: "barn-transaction",
-        target: Target::Test("simulated_transactions"),
-        filter: "every_history_has_one_order",
-        loom: false,
-    }
-}
-
-/// Histories of clients of tables on the simulated world, over many seeds.
-const fn tables() -> Gate {
-    Gate {
-        package: "barn-index",
-        target: Target::Test("simulated_tables"),
-        filter: ONE_ORDER_EACH,
-        loom: false,
-    }
-}
+use super::gate::{
+    Gate, Plant, Target, histories, log, loom, loom_activity, loom_heap, membership, model, own, restart,
+    scenario, spaces, tables, unit,
+};
 
 /// The test of a client that knew its cluster before anybody in it took objects.
 const ASKS_AGAIN: &str = "who_knew_nobody_that_takes_objects_asks_again";
-
-/// A gate of real nodes that are killed and started again.
-const fn restart(filter: &'static str) -> Gate {
-    Gate { package: "barn", target: Target::Test("restart"), filter, loom: false }
-}
-
-/// A gate of the loom model of how a client's operations are counted.
-const fn loom_activity() -> Gate {
-    Gate { package: "barn-transaction", target: Target::Lib, filter: "loom", loom: true }
-}
-
-/// A gate of the log's worlds: stories on a simulated disk, and what comes back after them.
-const fn log(filter: &'static str) -> Gate {
-    Gate { package: "barn-log", target: Target::Lib, filter, loom: false }
-}
 
 const SLEPT_ON: &str = "a_pipeline_of_many_reads_each_never_sleeps_on_them";
 const HELD: &str = "what_a_grant_holds_is_dropped_before_revoking_returns";
@@ -529,6 +416,7 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "markup_less_than", gate: unit("barn-cli", HOSTILE_NAME), fails: HOSTILE_NAME },
     Plant { name: "plot_log_is_linear", gate: unit("barn-cli", LOG_AXIS), fails: LOG_AXIS },
     Plant { name: "page_loaded_is_quiet", gate: unit("barn-cli", LOADED), fails: LOADED },
+    Plant { name: "bench_keeps_disturbed", gate: unit("barn-cli", TAKEN_AGAIN), fails: TAKEN_AGAIN },
     Plant { name: "papers_verdict_always_holds", gate: unit("barn-cli", VERDICTS), fails: VERDICTS },
     Plant {
         name: "export_forgets_expiry",
@@ -659,6 +547,7 @@ const AT_ONCE: &str = "lookups_of_mapped_memory_are_done_at_once_and_what_is_not
 const HOSTILE_NAME: &str = "a_hostile_name_is_only_text";
 const LOG_AXIS: &str = "equal_factors_are_equally_far_apart_on_a_log_axis";
 const LOADED: &str = "every_sign_alone_makes_a_loaded_machine_say_that_it_is";
+const TAKEN_AGAIN: &str = "a_disturbed_sample_is_taken_again_and_the_least_disturbed_counts";
 const VERDICTS: &str = "the_median_decides_and_the_spread_says_how_surely";
 
 /// Tests of spaces.
@@ -667,33 +556,3 @@ const GATE: &str = "nobody_gets_into_a_chunk_without_a_pass";
 const BOUNDARIES: &str = "what_one_client_writes_over_chunk_boundaries";
 const VERSIONS: &str = "readers_keep_their_version_and_learn_of_the_next_by_its_mark";
 const HOLES: &str = "a_writer_whose_write_failed_cannot_commit";
-
-/// A gate of spaces on real nodes.
-const fn spaces(filter: &'static str) -> Gate {
-    Gate { package: "barn", target: Target::Test("spaces"), filter, loom: false }
-}
-
-impl fmt::Display for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = if self.loom { "RUSTFLAGS=\"--cfg loom\" " } else { "" };
-        let target = self.target.args().join(" ");
-        write!(f, "{flags}cargo test -p {} --profile plants {target} {}", self.package, self.filter)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gate_shows_the_command_to_type() {
-        assert_eq!(
-            unit("barn-cli", "doctor").to_string(),
-            "cargo test -p barn-cli --profile plants --lib doctor"
-        );
-        assert_eq!(
-            loom("loom_ring").to_string(),
-            "RUSTFLAGS=\"--cfg loom\" cargo test -p barn-fabric --profile plants --lib loom_ring"
-        );
-    }
-}

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::bench::quiet::sample_plainly;
+
 /// How long and how often each figure is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
@@ -35,8 +37,8 @@ pub(crate) fn in_turn(
 ) -> (Vec<f64>, Vec<f64>) {
     let (mut our_samples, mut their_samples) = (Vec::new(), Vec::new());
     for _ in 0..effort.repeats {
-        our_samples.push(nanoseconds_each(effort.slice, &mut ours));
-        their_samples.push(nanoseconds_each(effort.slice, &mut theirs));
+        our_samples.push(sample_plainly(|| nanoseconds_each(effort.slice, &mut ours)));
+        their_samples.push(sample_plainly(|| nanoseconds_each(effort.slice, &mut theirs)));
     }
     (our_samples, their_samples)
 }

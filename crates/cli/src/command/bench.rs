@@ -95,13 +95,29 @@ pub enum Bench {
     Tx(bench::tx::Args),
 }
 
+impl Bench {
+    /// Whether it takes samples of its own that others could disturb; client processes are told when to.
+    fn is_timed(&self) -> bool {
+        match self {
+            Self::Figures(_) | Self::WorkloadClient | Self::GetClient => false,
+            #[cfg(feature = "verbs")]
+            Self::EchoNode { .. } => false,
+            _ => true,
+        }
+    }
+}
+
 /// Runs a benchmark.
 pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
-    let report = match &args.bench {
+    if args.bench.is_timed() {
+        bench::quiet::watch();
+    }
+    let mut report = match &args.bench {
         Bench::Figures(args) => bench::figures::run(args)?,
         Bench::Get(args) => bench::get::run(args)?,
         Bench::Papers(args) => {
-            let papers = bench::papers::run(args)?;
+            let mut papers = bench::papers::run(args)?;
+            papers.report.disturbance = bench::quiet::all();
             let mut out = anstream::stdout().lock();
             match json {
                 true => papers.report.write_json(&mut out)?,
@@ -135,6 +151,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         Bench::Space(args) => bench::space::run(args)?,
         Bench::Tx(args) => bench::tx::run(args)?,
     };
+    report.disturbance = bench::quiet::all().filter(|seen| seen.samples > 0);
     let mut out = anstream::stdout().lock();
     if json {
         report.write_json(&mut out)?

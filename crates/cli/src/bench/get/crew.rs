@@ -7,6 +7,7 @@ use super::cell::Cell;
 use super::servers::Servers;
 use super::worker::{Order, Setup, Window};
 use crate::bench::client::ClientProcess;
+use crate::bench::quiet::sample;
 use crate::bench::timing::Effort;
 use crate::report::Spread;
 
@@ -62,14 +63,18 @@ impl Crew {
         for round in 0..=effort.repeats {
             let slice = if round == 0 { effort.slice / 4 } else { effort.slice };
             for (cell, measured) in &mut measured {
-                let before = servers.cpu_seconds(cell.subject);
-                let done = self.window(clients, *cell, slice, round)?;
-                if round > 0 {
-                    measured.rates.push(done.iter().map(|done| done.keys as f64 / done.seconds).sum());
-                    let keys = done.iter().map(|done| done.keys).sum::<u64>();
-                    let used = servers.cpu_seconds(cell.subject) - before;
-                    measured.server_seconds.push(used * 1e6 / keys.max(1) as f64);
+                if round == 0 {
+                    self.window(clients, *cell, slice, round)?;
+                    continue;
                 }
+                let (done, used) = sample(|| {
+                    let before = servers.cpu_seconds(cell.subject);
+                    let done = self.window(clients, *cell, slice, round)?;
+                    Ok::<_, io::Error>((done, servers.cpu_seconds(cell.subject) - before))
+                })?;
+                measured.rates.push(done.iter().map(|done| done.keys as f64 / done.seconds).sum());
+                let keys = done.iter().map(|done| done.keys).sum::<u64>();
+                measured.server_seconds.push(used * 1e6 / keys.max(1) as f64);
             }
         }
         Ok(measured)

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::rows::{Table, margin, table, values};
+use super::rows::{Table, VALUES, said, table};
 use super::{Page, Section, noise};
 use crate::markup::escape;
 use crate::plot;
@@ -34,14 +34,13 @@ pub(super) fn page(page: &Page) -> String {
     let class = if page.loaded.is_empty() { "quiet" } else { "loaded" };
     let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&page.noise.headline()));
     let _ = writeln!(out, "<p>Measured with</p>\n<pre>{}</pre>", escape(&page.command));
-    let _ =
-        write!(out, "<p>{} Coloured rows miss their aim.</p>\n<nav>\n<ul>\n", values(margin(&page.noise)));
+    let _ = write!(out, "<p>{VALUES} Coloured rows miss their aim.</p>\n<nav>\n<ul>\n");
     for (number, section) in page.sections.iter().enumerate() {
         let _ = writeln!(out, "<li><a href=\"#part-{number}\">{}</a></li>", escape(&section.title));
     }
     out += "<li><a href=\"#noise\">How noisy it was</a></li>\n<li><a href=\"#machine\">The machine</a></li>\n</ul>\n</nav>\n";
     for (number, section) in page.sections.iter().enumerate() {
-        write_section(&mut out, number, section, margin(&page.noise));
+        write_section(&mut out, number, section);
     }
     out += "<h2 id=\"noise\">How noisy it was</h2>\n";
     write_facts(&mut out, page.noise.facts());
@@ -50,7 +49,7 @@ pub(super) fn page(page: &Page) -> String {
     out + "</body>\n</html>\n"
 }
 
-fn write_section(out: &mut String, number: usize, section: &Section, margin: f64) {
+fn write_section(out: &mut String, number: usize, section: &Section) {
     let (title, about) = (escape(&section.title), escape(&section.about));
     let _ = writeln!(out, "<h2 id=\"part-{number}\">{title}</h2>\n<p>{about}</p>");
     let _ = writeln!(out, "<pre>{}</pre>", escape(&section.command));
@@ -58,7 +57,8 @@ fn write_section(out: &mut String, number: usize, section: &Section, margin: f64
         let _ = writeln!(out, "<p class=\"loaded\">This part failed: {}</p>", escape(why));
     }
     if let Some(report) = &section.report {
-        write_table(out, &table(report, margin));
+        let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&said(section)));
+        write_table(out, &table(report, section.margin));
     }
     if section.plots.is_empty() {
         return;
@@ -134,7 +134,7 @@ mod tests {
         let said = html.find("This machine was loaded: other processes used 1.50 cores during it");
         assert!(said.expect("is said") < html.find("<h2").expect("has sections"));
         assert!(html.contains("<p class=\"loaded\">This machine"));
-        let quiet = Noise { calibration_ms: vec![5.0], ..Noise::default() };
+        let quiet = Noise::default();
         let html = page(&Page { loaded: quiet.loaded(), noise: quiet, ..sample() });
         assert!(html.contains("<p class=\"quiet\">This machine was quiet") && !html.contains("was loaded"));
     }

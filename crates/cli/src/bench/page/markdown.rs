@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::rows::{margin, table, values};
+use super::rows::{VALUES, said, table};
 use super::{Page, noise};
 
 /// The whole document.
@@ -13,7 +13,7 @@ pub(super) fn page(page: &Page) -> String {
     let _ = writeln!(out, "Written by `{} --markdown`; not by hand.\n", page.command);
     let _ = writeln!(out, "Measured {} on {}.", page.when, text(&page.machine.summary()));
     let _ = writeln!(out, "**{}**\n", text(&page.noise.headline()));
-    let _ = writeln!(out, "{}", values(margin(&page.noise)));
+    let _ = writeln!(out, "{VALUES}");
     for section in &page.sections {
         let _ = writeln!(out, "\n## {}\n\n{}\n", text(&section.title), text(&section.about));
         let _ = writeln!(out, "```console\n$ {}\n```\n", section.command);
@@ -21,7 +21,8 @@ pub(super) fn page(page: &Page) -> String {
             let _ = writeln!(out, "This part failed: {}", text(why));
         }
         let Some(report) = &section.report else { continue };
-        let table = table(report, margin(&page.noise));
+        let table = table(report, section.margin);
+        let _ = writeln!(out, "{}\n", text(&said(section)));
         let _ = writeln!(out, "| {} |", table.head.join(" | "));
         let _ = writeln!(out, "|{}", "---|".repeat(table.head.len()));
         for line in table.lines {

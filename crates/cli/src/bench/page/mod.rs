@@ -1,8 +1,8 @@
 //! `barn bench report`: everything that is measured, as one page that needs nothing else.
 //!
 //! Parts run one after another; each has its table, its figures and the command that measures it alone, so
-//! that anybody can challenge a figure. Before each part a fixed piece of work is timed, and the page begins
-//! with whether the machine was loaded.
+//! that anybody can challenge a figure. What others on the same cores did is watched all the time, and the page
+//! begins with whether the machine was loaded.
 //!
 //! What always holds: a part that fails is named on the page with what went wrong, and what was measured is
 //! there all the same; then the command ends with an error.
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::bench::quiet::{self, Disturbance};
 use crate::bench::timing::Affinity;
 use crate::machine::Machine;
 use crate::plot::Plot;
@@ -87,6 +88,10 @@ pub struct Section {
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// What others on the same cores did meanwhile.
+    pub disturbance: Option<Disturbance>,
+    /// By which part its figures may differ in the next run, beside what their repeats show.
+    pub margin: f64,
 }
 
 /// Measures, writes the page, and says where it is.
@@ -123,20 +128,20 @@ fn measure(args: &Args) -> Page {
     let wanted: Vec<&Part> = ALL.iter().filter(|part| part.wanted(args)).collect();
     let mut progress = Progress::new(wanted.len() as u64);
     progress.show("watching what others do");
-    let mut watch = Watch::begin();
+    quiet::watch();
+    let watch = Watch::begin();
     let mut sections: Vec<Section> = Vec::new();
     for part in wanted {
         progress.show(part.title);
-        watch.calibrate();
+        let mark = quiet::mark();
         // A part may keep this thread on one core; the next begins anywhere.
         let anywhere = Affinity::keep();
         let done: Vec<&Report> = sections.iter().filter_map(|section| section.report.as_ref()).collect();
         let measured = part.measure(args, &done);
         drop(anywhere);
-        sections.push(Section::new(part, args, measured));
+        sections.push(Section::new(part, args, measured, quiet::since(mark)));
         progress.step(part.title);
     }
-    watch.calibrate();
     let noise = watch.end();
     let size = if args.full { "--full" } else { "--quick" };
     let only: String = args.only.iter().map(|part| format!(" --only {part}")).collect();
@@ -145,13 +150,19 @@ fn measure(args: &Args) -> Page {
 }
 
 impl Section {
-    fn new(part: &Part, args: &Args, measured: io::Result<Measured>) -> Self {
+    fn new(
+        part: &Part,
+        args: &Args,
+        measured: io::Result<Measured>,
+        disturbance: Option<Disturbance>,
+    ) -> Self {
         let (report, plots, failed) = match measured {
             Ok(measured) => (Some(measured.report), measured.plots, measured.failed),
             Err(error) => (None, Vec::new(), Some(error.to_string())),
         };
         let (title, about) = (part.title.to_owned(), part.about.to_owned());
-        Self { title, about, command: part.command(args), report, plots, failed }
+        let (command, margin) = (part.command(args), rows::margin(disturbance));
+        Self { title, about, command, report, plots, failed, disturbance, margin }
     }
 }
 
@@ -189,8 +200,10 @@ pub(super) mod tests {
             report,
             plots,
             failed: failed.map(str::to_owned),
+            disturbance: None,
+            margin: 0.05,
         };
-        let noise = Noise { others_during_cores: Some(1.5), calibration_ms: vec![5.0], ..Noise::default() };
+        let noise = Noise { others_during_cores: Some(1.5), ..Noise::default() };
         Page {
             command: "barn bench report --quick".into(),
             when: "2026-03-09 17:05 UTC".into(),
@@ -207,7 +220,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_part_that_fails_is_a_section_that_says_so() {
-        let section = Section::new(&ALL[0], &Args::default(), Err(io::Error::other("no node")));
+        let section = Section::new(&ALL[0], &Args::default(), Err(io::Error::other("no node")), None);
         assert_eq!(
             (section.failed.as_deref(), section.command.as_str()),
             (Some("no node"), "barn bench fabric --quick")

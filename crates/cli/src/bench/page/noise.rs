@@ -1,33 +1,29 @@
 //! How noisy the machine was: whether the figures of a run deserve trust.
 //!
 //! Four signs are judged, each against a named bound: what other processes did just before the run and during
-//! it, what the hypervisor took (steal), and how much a fixed piece of work varied that is timed again and
-//! again through the run. The load average is told and not judged: it still has the last run in it.
+//! it, what the hypervisor took (steal), and how often a core was slower than at best, of which nothing else
+//! speaks (see [`quiet`](crate::bench::quiet)). The load average is told and not judged: it still has the last run
+//! in it.
 //!
 //! What always holds: a sign that cannot be read is left out, and never makes a machine quiet or loaded.
 
-use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use barn_layout::planted;
 use serde::Serialize;
 
+use crate::bench::quiet::{self, Disturbance};
 use crate::machine::kernel::load_average;
 use crate::machine::{HugePages, Machine, Source};
-use crate::report::Spread;
 
 /// Cores that others may use: a tenth of one is what an idle system's services take at times.
 const OTHERS_CORES_MAX: f64 = 0.1;
 /// The part of all cores' time that the hypervisor may take.
 const STEAL_MAX: f64 = 0.01;
-/// How far apart the fixed work's shortest and longest time may be, of its median. Turbo clocks alone make 5 %.
-const CALIBRATION_MAX: f64 = 0.1;
+/// The part of the looks at which a core may be slower than at best: interrupts make about 1 %.
+const SLOWED_MAX: f64 = 0.05;
 /// How long others are watched before the run begins.
 const WATCH: Duration = Duration::from_secs(1);
-/// Steps of the fixed work: about 5 ms.
-const STEPS: u64 = 4_000_000;
-/// Times that it is done at each look; the median counts, so that one interrupt does not.
-const TIMES: usize = 5;
 
 /// What was seen of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -42,8 +38,8 @@ pub struct Noise {
     pub others_during_cores: Option<f64>,
     /// The part of all cores' time that the hypervisor took.
     pub steal: Option<f64>,
-    /// What the fixed work took, in milliseconds, at each look.
-    pub calibration_ms: Vec<f64>,
+    /// What others on the same cores did, and what came of it.
+    pub disturbance: Option<Disturbance>,
 }
 
 /// A run that is being watched.
@@ -79,12 +75,6 @@ impl Watch {
         Self { noise, begun, started: Instant::now() }
     }
 
-    /// Does the fixed work.
-    pub(super) fn calibrate(&mut self) {
-        let times: Vec<f64> = (0..TIMES).map(|_| fixed_work()).collect();
-        self.noise.calibration_ms.push(Spread::of(&times).median);
-    }
-
     /// The run is over; all of its children have ended.
     pub(super) fn end(self) -> Noise {
         let source = Source::live();
@@ -97,6 +87,7 @@ impl Watch {
             load_after: load_average(&source),
             others_during_cores: others(self.begun, now, self.started.elapsed()),
             steal,
+            disturbance: quiet::all(),
             ..self.noise
         }
     }
@@ -107,17 +98,6 @@ fn others(before: Option<Times>, after: Option<Times>, took: Duration) -> Option
     let (before, after) = before.zip(after)?;
     let used = (after.busy - before.busy) - (after.own - before.own);
     Some((used / took.as_secs_f64()).max(0.0))
-}
-
-/// Milliseconds for a chain of multiplications that depends on nothing but the core.
-fn fixed_work() -> f64 {
-    let start = Instant::now();
-    let mut number = black_box(0x9e37_79b9_7f4a_7c15u64);
-    for _ in 0..STEPS {
-        number = number.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ (number >> 32);
-    }
-    black_box(number);
-    start.elapsed().as_secs_f64() * 1e3
 }
 
 impl Times {
@@ -142,12 +122,6 @@ impl Times {
 }
 
 impl Noise {
-    /// How far apart the fixed work's times were, of their median; zero for less than two.
-    pub fn calibration_spread(&self) -> f64 {
-        let spread = Spread::of(&self.calibration_ms);
-        if spread.median == 0.0 { 0.0 } else { (spread.high - spread.low) / spread.median }
-    }
-
     /// Why the machine counts as loaded; nothing if it was quiet.
     pub fn loaded(&self) -> Vec<String> {
         if planted("page_loaded_is_quiet") {
@@ -170,9 +144,12 @@ impl Noise {
                 STEAL_MAX * 100.0
             )
         });
-        past(Some(self.calibration_spread()), CALIBRATION_MAX, &|part| {
-            let most = CALIBRATION_MAX * 100.0;
-            format!("the same work took times that differ by {:.0} % (more than {most:.0} %)", part * 100.0)
+        past(self.disturbance.map(|seen| seen.slowed_part), SLOWED_MAX, &|part| {
+            let most = SLOWED_MAX * 100.0;
+            format!(
+                "somebody else on the same cores slowed them {:.0} % of the time (more than {most:.0} %)",
+                part * 100.0
+            )
         });
         why
     }
@@ -191,7 +168,6 @@ impl Noise {
         let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
         let cores =
             |cores: Option<f64>| known(cores.map(|cores| format!("{cores:.2} (at most {OTHERS_CORES_MAX})")));
-        let spread = Spread::of(&self.calibration_ms);
         vec![
             ("load average before (1, 5, 15 min)", load(self.load_before)),
             ("load average after; the run's own work is in it", load(self.load_after)),
@@ -204,16 +180,10 @@ impl Noise {
                 ),
             ),
             (
-                "the same work, timed through the run",
-                format!(
-                    "{:.2} ms ({:.2} – {:.2}, {} looks): {:.1} % apart (at most {:.0} %)",
-                    spread.median,
-                    spread.low,
-                    spread.high,
-                    self.calibration_ms.len(),
-                    self.calibration_spread() * 100.0,
-                    CALIBRATION_MAX * 100.0
-                ),
+                "others on the same cores",
+                known(self.disturbance.map(|seen| {
+                    format!("{} (at most {:.0} % of the looks)", seen.summary(), SLOWED_MAX * 100.0)
+                })),
             ),
         ]
     }
@@ -268,7 +238,7 @@ mod tests {
             others_before_cores: Some(0.02),
             others_during_cores: Some(0.03),
             steal: Some(0.001),
-            calibration_ms: vec![5.0, 5.1, 5.2],
+            disturbance: Some(Disturbance { slowed_part: 0.01, ..Disturbance::default() }),
             ..Noise::default()
         }
     }
@@ -282,11 +252,12 @@ mod tests {
 
     #[test]
     fn every_sign_alone_makes_a_loaded_machine_say_that_it_is() {
+        let slowed = |slowed_part| Some(Disturbance { slowed_part, ..Disturbance::default() });
         let signs = [
             (Noise { others_before_cores: Some(0.9), ..quiet() }, "0.90 cores just before"),
             (Noise { others_during_cores: Some(1.5), ..quiet() }, "1.50 cores during"),
             (Noise { steal: Some(0.2), ..quiet() }, "took 20.0 % of the time"),
-            (Noise { calibration_ms: vec![5.0, 5.0, 7.5], ..quiet() }, "differ by 50 %"),
+            (Noise { disturbance: slowed(0.5), ..quiet() }, "slowed them 50 % of the time"),
         ];
         for (noise, sign) in signs {
             let said = noise.headline();
@@ -315,12 +286,11 @@ mod tests {
 
     #[test]
     fn a_real_run_is_watched_from_beginning_to_end() {
-        let mut watch = Watch::begin();
-        watch.calibrate();
-        watch.calibrate();
+        quiet::watch();
+        let watch = Watch::begin();
+        std::thread::sleep(Duration::from_millis(100));
         let noise = watch.end();
-        assert_eq!(noise.calibration_ms.len(), 2);
-        assert!(noise.calibration_ms.iter().all(|time| *time > 0.0));
+        assert!(noise.disturbance.is_some_and(|seen| seen.looks > 0), "{noise:?}");
         assert!(noise.others_during_cores.is_some() && noise.steal.is_some(), "{noise:?}");
     }
 }

@@ -2,32 +2,30 @@
 
 use serde_json::Value;
 
-use super::noise::Noise;
+use super::Section;
+use crate::bench::quiet::Disturbance;
 use crate::report::{Report, Row, columns, scaled};
 
 /// What a run cannot see of itself is how the next will differ: pairs of runs on a quiet machine differed by
 /// up to a tenth where their repeats differed by less. So spreads are shown wider on either side by this, and
-/// by as much as the same work varied through the run, if that is more.
+/// by as much as the section's samples were slowed on average, if that is more.
 const BETWEEN_RUNS: f64 = 0.05;
 
 /// By which part of it a figure may differ in the next run, beside what its repeats show.
-pub(super) fn margin(noise: &Noise) -> f64 {
-    noise.calibration_spread().clamp(BETWEEN_RUNS, 0.9)
+pub(super) fn margin(disturbance: Option<Disturbance>) -> f64 {
+    disturbance.map_or(0.0, |seen| seen.slowed_by).max(BETWEEN_RUNS)
 }
 
 /// What every page says of its values.
-pub(super) fn values(margin: f64) -> String {
-    let why = if margin > BETWEEN_RUNS {
-        "by which the same work varied in this run"
-    } else {
-        "by which one run differs from the next"
-    };
-    format!(
-        "A value is the median of its repeats. Its spread is from the lowest to the highest, wider by {:.0} % on \
-         either side, {why}. Beside it stands what was measured in the same run, in turn; the ratio is ours over \
-         theirs.",
-        margin * 100.0
-    )
+pub(super) const VALUES: &str = "A value is the median of its repeats. Its spread is from the lowest to the highest, \
+     wider on either side by what one run differs from the next, which each section says. Beside it stands what was \
+     measured in the same run, in turn; the ratio is ours over theirs. A sample during which somebody else slowed the \
+     cores was taken again, if there was time.";
+
+/// What a section says of its spreads.
+pub(super) fn said(section: &Section) -> String {
+    let seen = section.disturbance.map_or_else(String::new, |seen| format!(": {}", seen.summary()));
+    format!("Spreads are wider by {:.0} %{seen}.", section.margin * 100.0)
 }
 
 fn wider(row: &Row, margin: f64) -> Row {
@@ -36,7 +34,7 @@ fn wider(row: &Row, margin: f64) -> Row {
     if !varies.contains(&row.unit.as_str()) && row.low == row.high {
         return row.clone();
     }
-    Row { low: row.low * (1.0 - margin), high: row.high * (1.0 + margin), ..row.clone() }
+    Row { low: row.low / (1.0 + margin), high: row.high * (1.0 + margin), ..row.clone() }
 }
 
 /// A table: its head, and its lines.
@@ -92,7 +90,7 @@ mod tests {
         let mut report = Report::new("x");
         report.push(Row::rate("a", &[100.0, 200.0, 300.0]));
         let shown = &table(&report, BETWEEN_RUNS).lines[0].cells;
-        assert_eq!((shown[1].as_str(), shown[2].as_str()), ("200 ops/s", "95.0 ops/s – 315 ops/s"));
+        assert_eq!((shown[1].as_str(), shown[2].as_str()), ("200 ops/s", "95.2 ops/s – 315 ops/s"));
         let mut report = Report::new("x");
         report.push(Row::new("a", "probes", Better::Lower, &[1.6]));
         assert_eq!(
@@ -100,10 +98,17 @@ mod tests {
             "1.60 probes – 1.60 probes",
             "it was counted"
         );
-        assert!(values(BETWEEN_RUNS).contains("5 %") && values(0.21).contains("21 % on either side"));
-        let noise =
-            |calibration_ms: &[f64]| Noise { calibration_ms: calibration_ms.to_vec(), ..Noise::default() };
-        assert_eq!((margin(&noise(&[10.0, 10.1])), margin(&noise(&[9.0, 10.0, 11.0]))), (BETWEEN_RUNS, 0.2));
+        let slowed = |slowed_by| margin(Some(Disturbance { slowed_by, ..Disturbance::default() }));
+        assert_eq!((margin(None), slowed(0.02), slowed(0.6)), (BETWEEN_RUNS, BETWEEN_RUNS, 0.6));
+    }
+
+    #[test]
+    fn a_section_says_by_how_much_its_spreads_are_wider_and_why() {
+        let mut section = page().sections.remove(0);
+        assert_eq!(said(&section), "Spreads are wider by 5 %.");
+        section.disturbance = Some(Disturbance { slowed_part: 0.2, again: 3, ..Disturbance::default() });
+        let said = said(&section);
+        assert!(said.contains("wider by 5 %: others") && said.contains("3 taken again"), "{said}");
     }
 
     #[test]

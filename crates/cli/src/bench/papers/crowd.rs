@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use crate::bench::quiet::sample;
 use crate::bench::timing::{Effort, pin};
 
 /// The core of a client that is alone; servers are on the other one.
@@ -68,7 +69,7 @@ pub(super) fn in_turn(effort: Effort, crowds: &mut [Crowd]) -> io::Result<Vec<Ve
     for round in 0..=effort.repeats {
         let slice = if round == 0 { effort.slice / 4 } else { effort.slice };
         for (crowd, rates) in crowds.iter_mut().zip(&mut rates) {
-            let rate = crowd.window(slice);
+            let rate = if round == 0 { crowd.window(slice) } else { sample(|| crowd.window(slice)) };
             let rate = rate.map_err(|error| io::Error::other(format!("{}: {error}", crowd.name)))?;
             if round > 0 {
                 rates.push(rate);

@@ -10,6 +10,9 @@ use crate::report::{Report, Row, scaled};
 pub fn write_table(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let load = report.machine.load_average[0];
     writeln!(out, "{}: {}, load {load:.2}", report.bench, report.machine.summary())?;
+    if let Some(disturbance) = report.disturbance {
+        writeln!(out, "{}", disturbance.summary())?;
+    }
     let mut paper = "";
     for row in &report.rows {
         if text(row, "paper") != paper {

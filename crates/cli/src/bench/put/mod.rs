@@ -19,6 +19,7 @@ use barn_fabric::{Pipeline, block_on};
 
 use crate::bench::node::{BenchNode, Disk};
 use crate::bench::peer::{self, PeerError, redis};
+use crate::bench::quiet::sample_plainly;
 use crate::bench::timing::{Effort, nanoseconds_each, pin, rates};
 use crate::progress::Progress;
 use crate::report::{Report, Row};
@@ -173,10 +174,12 @@ fn compare(
     let (mut our_rates, mut their_rates) = (Vec::new(), Vec::new());
     let mut failed = None;
     let mut one = |run: &mut dyn FnMut(usize) -> io::Result<()>| {
-        nanoseconds_each(effort.slice, |count| {
-            if failed.is_none() {
-                failed = run(count).err();
-            }
+        sample_plainly(|| {
+            nanoseconds_each(effort.slice, |count| {
+                if failed.is_none() {
+                    failed = run(count).err();
+                }
+            })
         })
     };
     for _ in 0..effort.repeats {

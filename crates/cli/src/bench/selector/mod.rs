@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use barn::{Barn, Connect, Found, Kind, Table, TableOptions, Way};
 
 use crate::bench::node::BenchNode;
+use crate::bench::quiet::sample;
 use crate::bench::timing::pin;
 use crate::plot;
 use crate::progress::Progress;
@@ -300,11 +301,13 @@ impl Site {
         self.reader.read(&self.table.read_by(Way::Auto), slice)?;
         for _ in 0..repeats {
             for (tenth, samples) in &mut sweep.mixes {
-                samples.push(self.reader.read(&self.table.read_by(Way::Mix(*tenth * 10)), slice)?);
+                let way = self.table.read_by(Way::Mix(*tenth * 10));
+                samples.push(sample(|| self.reader.read(&way, slice))?);
             }
             // While the others were measured it has forgotten what it knew, which it does not while it is used.
-            self.reader.read(&self.table.read_by(Way::Auto), slice / 2)?;
-            sweep.auto.push(self.reader.read(&self.table.read_by(Way::Auto), slice)?);
+            let way = self.table.read_by(Way::Auto);
+            self.reader.read(&way, slice / 2)?;
+            sweep.auto.push(sample(|| self.reader.read(&way, slice))?);
         }
         Ok(sweep)
     }

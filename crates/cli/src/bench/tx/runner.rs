@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::subject::{Counters, Subject};
 use super::workload::{Case, Contention, Operation, Workload};
+use crate::bench::quiet::sample;
 use crate::bench::timing::Effort;
 
 /// Every so many operations, one is timed and the clock looked at: two looks cost 50 ns, which is
@@ -87,10 +88,11 @@ pub(crate) fn in_turn(
             }
             let slice = if round == 0 { effort.slice / 4 } else { effort.slice };
             let seed = seed + 1000 * round as u64;
-            let slice = one_slice(&mut contender.clients, case, objects, seed, slice)
-                .map_err(|error| io::Error::other(format!("{}: {error}", contender.name)))?;
+            let mut one = || one_slice(&mut contender.clients, case, objects, seed, slice);
+            let done = if round == 0 { one() } else { sample(one) };
+            let done = done.map_err(|error| io::Error::other(format!("{}: {error}", contender.name)))?;
             if round > 0 {
-                measured.add(slice);
+                measured.add(done);
             }
         }
     }

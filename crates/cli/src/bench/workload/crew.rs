@@ -9,6 +9,7 @@ use super::store::Tally;
 use super::subject::{Cell, Subject};
 use super::worker::{Order, Outcome, Setup};
 use crate::bench::client::ClientProcess;
+use crate::bench::quiet::{TRIES, sample};
 use crate::bench::timing::Effort;
 use crate::progress::Progress;
 
@@ -90,11 +91,15 @@ impl Crew {
             for (number, (cell, measured)) in measured.iter_mut().enumerate() {
                 let name = cell.name();
                 progress.step(&name);
-                let before = server_cpu(cell.subject);
-                let outcomes = self.window(how, *cell, number, cells.len(), round);
-                let outcomes = outcomes.map_err(|error| io::Error::other(format!("{name}: {error}")))?;
+                let mut one = || {
+                    let before = server_cpu(cell.subject);
+                    let outcomes = self.window(how, *cell, number, cells.len(), round)?;
+                    Ok::<_, io::Error>((outcomes, server_cpu(cell.subject) - before))
+                };
+                let done = if round == 0 { one() } else { sample(one) };
+                let (outcomes, used) = done.map_err(|error| io::Error::other(format!("{name}: {error}")))?;
                 if round > 0 {
-                    measured.add(&outcomes, server_cpu(cell.subject) - before);
+                    measured.add(&outcomes, used);
                 }
             }
         }
@@ -112,7 +117,7 @@ impl Crew {
     ) -> io::Result<Vec<Outcome>> {
         let slice = if round == 0 { how.effort.slice / 4 } else { how.effort.slice };
         let in_all = self.threads * self.processes.len() as u64;
-        let windows = (how.effort.repeats + 1) as u64 * cells as u64 * in_all;
+        let windows = (how.effort.repeats * TRIES + 1) as u64 * cells as u64 * in_all;
         // What is in the client's own process is in one process, with as many threads.
         let (processes, threads) = match cell.subject.is_in_process() {
             true => (&mut self.processes[..1], in_all),
