@@ -1,7 +1,7 @@
 //! CRC64/NVME, the checksum of everything that proves itself: objects, entries of tables, frames of logs.
 //!
 //! By carry-less multiplication where the CPU has it, as in Intel's "Fast CRC Computation for Generic Polynomials Using
-//! PCLMULQDQ", written for a few hundred bytes, which objects are: the crate that does it elsewhere takes two to four
+//! PCLMULQDQ", written for a few hundred bytes, which objects are: the crate that does it elsewhere takes two to five
 //! times as long for those (`examples/crc64_rate.rs`).
 //!
 //! What always holds: it is the same number whichever way it was computed, and however the bytes were divided.
@@ -31,22 +31,16 @@ impl Crc64 {
     #[must_use]
     pub fn and(self, bytes: &[u8]) -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::is_x86_feature_detected as has;
-            let narrow = has!("pclmulqdq") && has!("sse4.1");
-            if bytes.len() >= folded::WIDE_BYTES_MIN
-                && narrow
-                && has!("avx512f")
-                && has!("avx512dq")
-                && has!("vpclmulqdq")
-            {
+        match folded::Registers::of_this_cpu() {
+            folded::Registers::Wide if bytes.len() >= folded::WIDE_BYTES_MIN => {
                 // SAFETY: the CPU has what it is compiled for.
                 return Self(unsafe { folded::update_wide(self.0, bytes) });
             }
-            if narrow {
+            folded::Registers::Wide | folded::Registers::Narrow => {
                 // SAFETY: as above.
                 return Self(unsafe { folded::update(self.0, bytes) });
             }
+            folded::Registers::Neither => {}
         }
         self.plainly_and(bytes)
     }
@@ -65,20 +59,79 @@ impl Crc64 {
     }
 }
 
+/// The polynomial but for x^64, its highest power last.
+const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
+
+/// The product of two polynomials modulo the checksum's, each with its highest power last.
+fn product(a: u64, mut b: u64) -> u64 {
+    let mut product = 0;
+    for power in 0..u64::BITS {
+        product ^= b & 0u64.wrapping_sub(a >> (u64::BITS - 1 - power) & 1);
+        b = b >> 1 ^ POLYNOMIAL & 0u64.wrapping_sub(b & 1);
+    }
+    product
+}
+
+/// The checksum of one thing behind another, from theirs and the second's length: the first's is moved on by as many
+/// zeros. A few microseconds, however long they are.
+pub fn crc64_joined(first: u64, second: u64, mut second_bytes: u64) -> u64 {
+    // x^8, squared again and again; what is wanted of it, collected.
+    let (mut power, mut moved) = (1 << (u64::BITS - 1 - 8), first);
+    while second_bytes > 0 {
+        if second_bytes & 1 == 1 {
+            moved = product(power, moved);
+        }
+        power = product(power, power);
+        second_bytes >>= 1;
+    }
+    moved ^ second
+}
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod folded {
+    use super::POLYNOMIAL;
     use std::arch::x86_64::{
         __m128i, __m512i, _mm_clmulepi64_si128, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_extract_epi64,
         _mm_loadu_si128, _mm_set_epi64x, _mm_xor_si128, _mm512_broadcast_i64x2, _mm512_castsi512_si128,
-        _mm512_clmulepi64_epi128, _mm512_extracti64x2_epi64, _mm512_loadu_si512, _mm512_ternarylogic_epi64,
-        _mm512_xor_si512, _mm512_zextsi128_si512,
+        _mm512_clmulepi64_epi128, _mm512_extracti64x2_epi64, _mm512_loadu_si512, _mm512_maskz_expand_epi8,
+        _mm512_maskz_loadu_epi8, _mm512_ternarylogic_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
     };
+    use std::sync::OnceLock;
+
+    /// What can be multiplied without carry here.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Registers {
+        /// Nothing.
+        Neither,
+        /// A block at a time.
+        Narrow,
+        /// A line at a time.
+        Wide,
+    }
+
+    impl Registers {
+        /// Asked once: each question of the CPU's features is a load.
+        #[inline]
+        pub(super) fn of_this_cpu() -> Self {
+            static KNOWN: OnceLock<Registers> = OnceLock::new();
+            *KNOWN.get_or_init(Self::ask)
+        }
+
+        #[cold]
+        fn ask() -> Self {
+            use std::arch::is_x86_feature_detected as has;
+            let narrow = has!("pclmulqdq") && has!("sse4.1");
+            let lines = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vbmi2");
+            match (narrow, lines && has!("vpclmulqdq")) {
+                (true, true) => Self::Wide,
+                (true, false) => Self::Narrow,
+                (false, _) => Self::Neither,
+            }
+        }
+    }
 
     // A word's lowest bit is the coefficient of its highest power, and a product of two words comes out multiplied by
     // x: constants are of one power less than they stand for.
-
-    /// The polynomial but for x^64.
-    const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
 
     /// x^power modulo the polynomial.
     const fn power(power: u32) -> i64 {
@@ -116,7 +169,7 @@ mod folded {
     const BY_128: [i64; 2] = [power(128 + 63), power(128 - 1)];
     const BY_256: [i64; 2] = [power(256 + 63), power(256 - 1)];
     const BY_512: [i64; 2] = [power(512 + 63), power(512 - 1)];
-
+    const BY_1024: [i64; 2] = [power(1024 + 63), power(1024 - 1)];
     const BY_2048: [i64; 2] = [power(2048 + 63), power(2048 - 1)];
 
     /// Less than this is done sooner by the narrow registers.
@@ -231,16 +284,38 @@ mod folded {
         _mm512_ternarylogic_epi64::<XOR_OF_3>(high, low, next)
     }
 
+    /// What comes before the first whole line, behind zeros up to a line, which change nothing; and what of the state
+    /// reaches into the line behind it.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2")]
+    fn load_short(state: u64, bytes: &[u8]) -> (__m512i, u64) {
+        let zeros = LINE - bytes.len();
+        // SAFETY: as many bytes are read as there are.
+        let short = unsafe { _mm512_maskz_loadu_epi8(!0 >> zeros, bytes.as_ptr().cast()) };
+        let short = _mm512_xor_si512(short, _mm512_zextsi128_si512(_mm_cvtsi64_si128(state as i64)));
+        let beyond = if bytes.len() < 8 { state >> (8 * bytes.len()) } else { 0 };
+        (_mm512_maskz_expand_epi8(!0 << zeros, short), beyond)
+    }
+
     /// The same by registers of a line: for [`WIDE_BYTES_MIN`] and more.
-    #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,sse4.1")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi2,vpclmulqdq,pclmulqdq,sse4.1")]
     pub(super) fn update_wide(state: u64, bytes: &[u8]) -> u64 {
-        let (lines, rest) = bytes.as_chunks::<LINE>();
+        let (short, lines) = bytes.as_rchunks::<LINE>();
         let Some((first, mut lines)) = lines.split_first() else { return update(state, bytes) };
-        let state = _mm512_zextsi128_si512(_mm_cvtsi64_si128(state as i64));
-        let mut sum = _mm512_xor_si512(load_line(first), state);
         let by_512 = _mm512_broadcast_i64x2(_mm_set_epi64x(BY_512[1], BY_512[0]));
+        let with = |state: u64| {
+            let state = _mm512_zextsi128_si512(_mm_cvtsi64_si128(state as i64));
+            _mm512_xor_si512(load_line(first), state)
+        };
+        let mut sum = if short.is_empty() {
+            with(state)
+        } else {
+            let (sum, beyond) = load_short(state, short);
+            fold_line(sum, by_512, with(beyond))
+        };
         // One after another each would wait for the one before.
         if let Some((three, after)) = lines.split_first_chunk::<{ LANES - 1 }>() {
+            let by_1024 = _mm512_broadcast_i64x2(_mm_set_epi64x(BY_1024[1], BY_1024[0]));
             let by_2048 = _mm512_broadcast_i64x2(_mm_set_epi64x(BY_2048[1], BY_2048[0]));
             let mut lanes = [sum, load_line(&three[0]), load_line(&three[1]), load_line(&three[2])];
             let (groups, after) = after.as_chunks::<LANES>();
@@ -249,9 +324,9 @@ mod folded {
                     *lane = fold_line(*lane, by_2048, load_line(line));
                 }
             }
-            sum = fold_line(lanes[0], by_512, lanes[1]);
-            sum = fold_line(sum, by_512, lanes[2]);
-            sum = fold_line(sum, by_512, lanes[3]);
+            let even = fold_line(lanes[0], by_1024, lanes[2]);
+            let odd = fold_line(lanes[1], by_1024, lanes[3]);
+            sum = fold_line(even, by_512, odd);
             lines = after;
         }
         for line in lines {
@@ -263,8 +338,7 @@ mod folded {
             _mm512_extracti64x2_epi64::<2>(sum),
             _mm512_extracti64x2_epi64::<3>(sum),
         ];
-        let (blocks, rest) = rest.as_chunks::<BLOCK>();
-        finish(join(lanes), blocks, rest)
+        finish(join(lanes), &[], &[])
     }
 }
 
@@ -290,12 +364,18 @@ mod tests {
             let all = some(bytes);
             assert_eq!(crc64(&all), crc_fast::crc64_nvme(&all), "{bytes} bytes");
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            if std::arch::is_x86_feature_detected!("pclmulqdq")
-                && std::arch::is_x86_feature_detected!("sse4.1")
-            {
+            if folded::Registers::of_this_cpu() != folded::Registers::Neither {
                 // SAFETY: the CPU has what it is compiled for.
                 let narrow = unsafe { folded::update(!0, &all) };
                 assert_eq!(!narrow, crc_fast::crc64_nvme(&all), "{bytes} bytes, by narrow registers");
+            }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if folded::Registers::of_this_cpu() == folded::Registers::Wide {
+                let state = 0x0123_4567_89ab_cdef;
+                // SAFETY: as above.
+                let (narrow, wide) =
+                    unsafe { (folded::update(state, &all), folded::update_wide(state, &all)) };
+                assert_eq!(wide, narrow, "{bytes} bytes, by wide registers");
             }
             assert_eq!(Crc64::default().plainly_and(&all).sum(), crc_fast::crc64_nvme(&all), "{bytes} bytes");
         }
@@ -309,6 +389,11 @@ mod tests {
             let half = Crc64::default().and(one);
             assert_eq!(half.and(other).sum(), crc64(&all), "at {at}");
             assert_eq!(half.plainly_and(other).sum(), crc64(&all), "at {at}, plainly");
+            assert_eq!(
+                crc64_joined(half.sum(), crc64(other), other.len() as u64),
+                crc64(&all),
+                "joined at {at}"
+            );
         }
     }
 }

@@ -61,7 +61,7 @@ mod verbs_error;
 #[cfg(not(loom))]
 mod verbs_option;
 
-pub use crc64::{Crc64, crc64};
+pub use crc64::{Crc64, crc64, crc64_joined};
 #[cfg(not(loom))]
 pub use {
     barn_layout::RegionId,

@@ -5,7 +5,7 @@
 //! that a recycled file still holds has another key.
 
 use crate::aligned::Aligned;
-use barn_fabric::Crc64;
+use barn_fabric::{Crc64, crc64_joined};
 use barn_layout::log::{FRAME_MAGIC, LOG_UNIT_BYTES, LogFrame};
 use barn_layout::planted;
 use zerocopy::little_endian::{U32, U64};
@@ -17,34 +17,6 @@ const COVERED_BYTES: usize = LogFrame::BYTES - 8;
 /// The checksum of a header's first bytes and of what follows the header.
 pub(crate) fn checksum(head: &[u8], body: &[u8]) -> u64 {
     Crc64::default().and(head).and(body).sum()
-}
-
-/// The polynomial of the checksum, its highest power last.
-const POLYNOMIAL: u64 = 0x9a6c_9329_ac4b_c9b5;
-
-/// The product of two polynomials modulo the checksum's, each with its highest power last.
-fn product(a: u64, mut b: u64) -> u64 {
-    let mut product = 0;
-    for power in 0..u64::BITS {
-        product ^= b & 0u64.wrapping_sub(a >> (u64::BITS - 1 - power) & 1);
-        b = b >> 1 ^ POLYNOMIAL & 0u64.wrapping_sub(b & 1);
-    }
-    product
-}
-
-/// The checksum of one thing behind another, from theirs and the second's length: the first's is moved on by as many
-/// zeros. A few microseconds, however long they are.
-fn joined(first: u64, second: u64, mut second_bytes: u64) -> u64 {
-    // x^8, squared again and again; what is wanted of it, collected.
-    let (mut power, mut moved) = (1 << (u64::BITS - 1 - 8), first);
-    while second_bytes > 0 {
-        if second_bytes & 1 == 1 {
-            moved = product(power, moved);
-        }
-        power = product(power, power);
-        second_bytes >>= 1;
-    }
-    moved ^ second
 }
 
 /// So much of a batch is summed up at once, while it is still in the first cache.
@@ -182,7 +154,7 @@ impl Batch {
     fn checksum(&mut self, head: &[u8]) -> u64 {
         match self.digest {
             None => checksum(head, self.bytes()),
-            Some(_) => joined(checksum(head, &[]), self.sum_up(), self.bytes as u64),
+            Some(_) => crc64_joined(checksum(head, &[]), self.sum_up(), self.bytes as u64),
         }
     }
 

@@ -132,6 +132,12 @@ impl Heap {
         record.words(*id, at as u32, &[whole, last]);
     }
 
+    /// Whether changes of the object in a slot are recorded.
+    #[inline]
+    fn is_recorded(&self, slot: Slot) -> bool {
+        self.changes.is_some() && self.runs[slot.run].purpose.is_durable()
+    }
+
     /// Makes an object's next version of `body`, and records all of it; gives the version.
     #[inline]
     pub(super) fn put_recorded(
@@ -141,7 +147,7 @@ impl Heap {
         header: Header,
         body: &[u8],
     ) -> Result<u64, ObjectError> {
-        if self.changes.is_some() && self.runs[slot.run].purpose.is_durable() {
+        if self.is_recorded(slot) {
             return self.put_in_record(slot, address, header, body.len(), |room| room.copy_from_slice(body));
         }
         let words = &self.regions[slot.region].words;
@@ -158,7 +164,7 @@ impl Heap {
         bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<u64, ObjectError> {
-        if self.changes.is_some() && self.runs[slot.run].purpose.is_durable() {
+        if self.is_recorded(slot) {
             return self.put_in_record(slot, address, header, bytes, fill);
         }
         let summed = match self.making.get_mut(..PREFIX_BYTES + bytes) {
@@ -191,9 +197,11 @@ impl Heap {
         let version = header.word.version() + 1;
         let recorded = HEADER_BYTES + bytes.next_multiple_of(WORD_BYTES);
         record.words_in_place(*id, slot.offset as u32, recorded, |room| {
-            let (body, padding) = room[BODY_AT..].split_at_mut(bytes);
-            fill(body);
-            padding.fill(0);
+            // The last word may be filled with zeros: of a known length, they cost no call.
+            if let Some(last) = room.last_chunk_mut::<WORD_BYTES>() {
+                *last = [0; WORD_BYTES];
+            }
+            fill(&mut room[BODY_AT..BODY_AT + bytes]);
             let summed = &mut room[BODY_AT - PREFIX_BYTES..][..PREFIX_BYTES + bytes];
             let head = Head::behind_prefix(address, version, header.incarnation, summed);
             publish::put_headed(words, address, &head, &summed[PREFIX_BYTES..])?;
