@@ -5,9 +5,9 @@
 //! a thread on each core does a fixed piece of work every few milliseconds, made such that it needs the whole core,
 //! and a sample that was taken while that took clearly longer is taken again.
 //!
-//! What always holds: a sample is never taken more than [`TRIES`] times, and taking samples again costs at most
-//! a third of the time of taking them; of those tries the least disturbed counts, whatever it says. Before [`watch`] nobody
-//! looks, and a sample is taken once.
+//! What always holds: a sample is never taken more than [`TRIES`] times, and taking samples again costs at most a
+//! third of the time of taking them, and two seconds; of those tries the least disturbed counts, whatever it says.
+//! Before [`watch`] nobody looks, and a sample is taken once.
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, OnceLock};
