@@ -1,9 +1,11 @@
 //! Entries too long for a bucket or a node: key and value lie in an object of their own.
 
 use crate::client::memory::{Memory, Unreadable};
+use crate::hash::remix;
 use crate::key::{Found, Key, Looked};
 use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
+use barn_layout::Address;
 use barn_transaction::Pointer;
 
 /// Bytes before the key.
@@ -48,7 +50,14 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// Reads an entry that lies in an object of its own, but for its version. Absent if it is another key's.
+/// The version of an entry whose object has this one: it follows from that and from where the object is, so
+/// that it never comes back. (A tree's entries keep their own in the leaf.)
+#[inline]
+pub(crate) fn outside_version(object: Address, object_version: u64) -> u64 {
+    remix(object_version, object.to_bits()) | 1
+}
+
+/// Reads an entry that lies in an object of its own. Absent if it is another key's.
 pub(crate) async fn look_outside<M: Memory + Sync>(
     memory: &M,
     pointer: Pointer,
@@ -71,6 +80,7 @@ pub(crate) async fn look_outside<M: Memory + Sync>(
     }
     let value = outside.value.len();
     found.expires = outside.expires;
+    found.version = outside_version(pointer.address, view.version);
     // The value alone, in place: it may be long.
     let start = HEADER_BYTES + OUTSIDE_HEAD_BYTES + key.bytes.len();
     found.value.copy_within(start..start + value, 0);

@@ -207,6 +207,21 @@ impl Heap {
         self.put(slot, address, header, body)
     }
 
+    /// Gives an object that nobody holds and that still has this version and incarnation other bytes, as many
+    /// as it has, which `fill` puts in place: all of them. Gives its new version.
+    pub fn replace_filled(
+        &mut self,
+        address: Address,
+        version: u64,
+        incarnation: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        header.is_free_to_change(version, incarnation)?;
+        self.fill_recorded(slot, address, header, header.bytes, fill)
+    }
+
     /// Frees a locked object: every pointer to it is void from now on.
     pub fn free(&mut self, address: Address) -> Result<(), ObjectError> {
         let (slot, header) = self.locked(address)?;

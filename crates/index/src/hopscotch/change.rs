@@ -12,7 +12,7 @@ use super::directory::Segment;
 use super::shape::Shape;
 use crate::key::{Found, Key};
 use crate::node::Decision;
-use crate::outside::Outside;
+use crate::outside::{Outside, outside_version};
 use barn_layout::{Address, planted};
 use barn_transaction::{ClientError, Pointer};
 
@@ -37,9 +37,9 @@ pub(super) enum Failure {
 /// An object as it was loaded.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    /// The version that it has.
+    /// The version that it had before this change, or its transaction.
     pub(super) version: u64,
-    /// Whether this change, or its transaction, has changed it already.
+    /// Whether that has changed it already, or made it, so that it will have the next.
     pub(super) changed: bool,
 }
 
@@ -176,22 +176,23 @@ impl<'a, S: Store> Work<'a, S> {
                 found.value.clear();
                 found.value.extend_from_slice(value);
                 found.expires = expires;
+                found.version = entry_version(object.0, object.1, control);
             }
             Entry::Outside { pointer, hash } => {
                 if hash != key.hash {
                     return Ok(false);
                 }
                 let mut body = Vec::new();
-                self.store.load(pointer, &mut body).await?;
+                let Loaded { version, changed } = self.store.load(pointer, &mut body).await?;
                 let Some(outside) = Outside::parse(&body).filter(|outside| outside.key == key.bytes) else {
                     return Ok(false);
                 };
                 found.value.clear();
                 found.value.extend_from_slice(outside.value);
                 found.expires = outside.expires;
+                found.version = outside_version(pointer.address, version + u64::from(changed));
             }
         }
-        found.version = entry_version(object.0, object.1, control);
         Ok(true)
     }
 
@@ -275,18 +276,12 @@ impl<'a, S: Store> Work<'a, S> {
                 effect.payload -= (key.bytes.len() + found.value.len()) as i64;
             }
             Decision::Store { value, expires } => {
-                let (control, entry) = self.prepare(key, &value, expires).await?;
-                match place {
-                    Some(place) => {
-                        effect.version = self.replace(place, control, &entry).await?;
-                        effect.payload -= (key.bytes.len() + found.value.len()) as i64;
-                    }
-                    None => {
-                        effect.version = self.insert(key, control, &entry, &mut effect).await?;
-                        effect.keys += 1;
-                    }
-                }
                 effect.payload += (key.bytes.len() + value.len()) as i64;
+                match place {
+                    Some(_) => effect.payload -= (key.bytes.len() + found.value.len()) as i64,
+                    None => effect.keys += 1,
+                }
+                effect.version = self.store_value(key, place, &value, expires, &mut effect).await?;
             }
         }
         effect.stored = true;
@@ -296,26 +291,51 @@ impl<'a, S: Store> Work<'a, S> {
         Ok(effect)
     }
 
-    /// An entry's control word and slot; what is too long for a slot gets an object.
-    async fn prepare(
+    /// Gives a key a value where it is, or a place; gives its version.
+    async fn store_value(
         &mut self,
         key: Key<'_>,
+        place: Option<Place>,
         value: &[u8],
         expires: u64,
-    ) -> Result<(Control, Vec<u8>), Failure> {
+        effect: &mut Effect,
+    ) -> Result<u64, Failure> {
         let tag = tag(key.hash);
-        if let Some(inline) = bucket::inline(tag, key.bytes, value, expires, self.shape) {
-            return Ok(inline);
+        if let Some((control, entry)) = bucket::inline(tag, key.bytes, value, expires, self.shape) {
+            return self.put_entry(key, place, control, &entry, effect).await;
         }
         let body = Outside { expires, key: key.bytes, value }.to_bytes();
-        let (pointer, _) = self.store.alloc(body.len(), self.segment.address, false).await?;
+        // One that stays as long as it is stays where it is.
+        let there = place.and_then(|place| self.outside_at(place));
+        if let Some(pointer) = there.filter(|pointer| pointer.bytes as usize == body.len()) {
+            let Loaded { version, .. } = self.store.load(pointer, &mut Vec::new()).await?;
+            self.store.store(pointer, body).await?;
+            return Ok(outside_version(pointer.address, version + 1));
+        }
+        let (pointer, version) = self.store.alloc(body.len(), self.segment.address, false).await?;
         self.store.store(pointer, body).await?;
         let (control, entry) = bucket::outside(tag, pointer, key.hash);
-        Ok((control, entry.to_vec()))
+        self.put_entry(key, place, control, &entry, effect).await?;
+        Ok(outside_version(pointer.address, version))
     }
 
-    /// Frees the object of an entry that is about to go.
-    async fn free_outside(&mut self, place: Place) -> Result<(), Failure> {
+    /// Puts an entry where the key is, or finds it a place; gives the version of one that lies in its slot.
+    async fn put_entry(
+        &mut self,
+        key: Key<'_>,
+        place: Option<Place>,
+        control: Control,
+        entry: &[u8],
+        effect: &mut Effect,
+    ) -> Result<u64, Failure> {
+        match place {
+            Some(place) => self.replace(place, control, entry).await,
+            None => self.insert(key, control, entry, effect).await,
+        }
+    }
+
+    /// The object of an entry, if it has one.
+    fn outside_at(&self, place: Place) -> Option<Pointer> {
         let entry = match place {
             Place::Bucket(at, slot) => Slots::of_bucket(&self.buckets[at].body, self.shape).entry(slot),
             Place::Chain(slot) => {
@@ -323,8 +343,16 @@ impl<'a, S: Store> Work<'a, S> {
             }
         };
         match entry {
-            Some((_, Entry::Outside { pointer, .. })) => self.store.free(pointer).await,
-            _ => Ok(()),
+            Some((_, Entry::Outside { pointer, .. })) => Some(pointer),
+            _ => None,
+        }
+    }
+
+    /// Frees the object of an entry that is about to go.
+    async fn free_outside(&mut self, place: Place) -> Result<(), Failure> {
+        match self.outside_at(place) {
+            Some(pointer) => self.store.free(pointer).await,
+            None => Ok(()),
         }
     }
 

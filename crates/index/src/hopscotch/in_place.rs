@@ -65,8 +65,8 @@ impl From<AccessError> for Shut {
 pub(super) enum Bucket {
     /// The key, whose value is in `found`.
     Found,
-    /// The key may be there, in an object of its own; with the entry's version.
-    Outside(Pointer, u64),
+    /// The key may be there, in an object of its own.
+    Outside(Pointer),
     /// Not the key.
     Not {
         /// The joint version with the bucket before.
@@ -99,8 +99,8 @@ impl Likely {
 enum Taken {
     /// The key, whose value is in `found`.
     Found,
-    /// The key may be in an object of its own; with the entry's version.
-    Outside(Pointer, u64),
+    /// The key may be in an object of its own.
+    Outside(Pointer),
     /// Another key.
     Other,
 }
@@ -286,7 +286,7 @@ impl<'a> Place<'a> {
             let likely = Likely { version, at, control: control::<START>(&words, slot) };
             match self.take(likely, shape, &key, found)? {
                 Taken::Found => return Ok(Bucket::Found),
-                Taken::Outside(pointer, version) => return Ok(Bucket::Outside(pointer, version)),
+                Taken::Outside(pointer) => return Ok(Bucket::Outside(pointer)),
                 Taken::Other => {}
             }
         }
@@ -387,8 +387,7 @@ impl<'a> Place<'a> {
         match Entry::parse(likely.control, &slot) {
             Some(Entry::Outside { pointer, hash }) if hash == wanted => {
                 self.still(likely.version)?;
-                let version = entry_version(self.address(), likely.version, likely.control);
-                Ok(Taken::Outside(pointer, version))
+                Ok(Taken::Outside(pointer))
             }
             _ => Ok(Taken::Other),
         }

@@ -153,12 +153,8 @@ impl Roots {
             };
             match bucket {
                 Bucket::Found => return Ok(Looked::Found),
-                Bucket::Outside(pointer, version) => {
+                Bucket::Outside(pointer) => {
                     match look_outside(memory, pointer, key, found, reads).await? {
-                        Looked::Found => {
-                            found.version = version;
-                            return Ok(Looked::Found);
-                        }
                         // Two keys of one hash in one bucket: the slower way looks at every slot.
                         Looked::Absent => {
                             return self.look_from_afar(memory, segment, key, found, reads).await;
@@ -249,13 +245,10 @@ impl Roots {
                     found.version = entry_version(object.0, object.1, control);
                     return Ok(Looked::Found);
                 }
-                Some((control, Entry::Outside { pointer, hash })) if hash == key.hash => {
+                Some((_, Entry::Outside { pointer, hash })) if hash == key.hash => {
                     match look_outside(memory, pointer, key, found, reads).await? {
                         Looked::Absent => {}
-                        looked => {
-                            found.version = entry_version(object.0, object.1, control);
-                            return Ok(looked);
-                        }
+                        looked => return Ok(looked),
                     }
                 }
                 _ => {}

@@ -3,8 +3,9 @@
 //! [`super::change`], and so is everything that stands in the way.
 //!
 //! What always holds: the bucket is looked at and changed in one go, by words and bytes that are kept
-//! from change to change, so that none is allocated; a long entry's new object is there before the bucket
-//! says so, and its old one is there until the bucket says otherwise.
+//! from change to change, so that none is allocated; a long entry that stays as long as it is is replaced in
+//! its object, and the bucket is not touched; another one's new object is there before the bucket says so,
+//! and its old one is there until the bucket says otherwise.
 
 use super::bucket::{
     self, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, Slots, entry_version, slots_at, tag,
@@ -15,7 +16,7 @@ use super::in_place::{SLOTS_MAX, control};
 use super::shape::Shape;
 use crate::key::{Found, Key};
 use crate::node::Decision;
-use crate::outside::Outside;
+use crate::outside::{Outside, outside_version};
 use barn_fabric::Words;
 use barn_heap::object::Header;
 use barn_heap::{HEADER_BYTES, Heap, Image, Reserved};
@@ -104,9 +105,9 @@ impl Scratch {
             return None;
         }
         let slots = Slots::of_bucket(bucket.body(), shape);
-        let (value, expires, lies) = match Entry::parse(spot.control, slots.slot(spot.slot)) {
+        let (value, expires, version, lies) = match Entry::parse(spot.control, slots.slot(spot.slot)) {
             Some(Entry::Inline { key: stored, value, expires }) if stored == key.bytes => {
-                (value, expires, None)
+                (value, expires, entry_version(spot.pointer.address, spot.version, spot.control), None)
             }
             Some(Entry::Outside { pointer, hash }) if hash == key.hash => {
                 if pointer.bytes as usize > OUTSIDE_BYTES_MAX {
@@ -116,7 +117,9 @@ impl Scratch {
                 let ours = header.incarnation == pointer.incarnation && header.word.mode() == LockMode::Free;
                 match Outside::parse(outside.body()).filter(|_| ours)? {
                     Outside { expires, key: stored, value } if stored == key.bytes => {
-                        (value, expires, Some((pointer, header.word.version())))
+                        let version = header.word.version();
+                        let of_entry = outside_version(pointer.address, version);
+                        (value, expires, of_entry, Some((pointer, version)))
                     }
                     _ => return Some(None),
                 }
@@ -126,7 +129,7 @@ impl Scratch {
         found.value.clear();
         found.value.extend_from_slice(value);
         found.expires = expires;
-        found.version = entry_version(spot.pointer.address, spot.version, spot.control);
+        found.version = version;
         Some(Some(lies))
     }
 }
@@ -209,9 +212,14 @@ impl OneBucket<'_> {
                 self.heap.put_back(&mut self.scratch.bucket).ok()?;
             }
             None => {
+                if let Some(version) = self.replace_outside(spot, key.bytes, value, expires) {
+                    effect.version = version;
+                    return Some((effect, 0));
+                }
                 let place = self.make_outside(key.bytes, value, expires)?;
                 memory += self.memory_at(place.pointer());
-                effect.version = self.put_outside(spot, key, place.pointer());
+                effect.version = outside_version(place.pointer().address, place.version);
+                self.put_outside(spot, key, place.pointer());
                 if self.heap.put_back(&mut self.scratch.bucket).is_err() {
                     self.drop_outside(place.pointer(), place.version);
                     return None;
@@ -273,11 +281,24 @@ impl OneBucket<'_> {
         self.put_control(spot, control)
     }
 
-    /// Puts the place of a long entry into the slot at hand; gives its version.
-    fn put_outside(&mut self, spot: Spot, key: Key<'_>, pointer: Pointer) -> u64 {
+    /// Puts the place of a long entry into the slot at hand.
+    fn put_outside(&mut self, spot: Spot, key: Key<'_>, pointer: Pointer) {
         let (control, entry) = bucket::outside(tag(key.hash), pointer, key.hash);
         self.slot(spot, control, 0).copy_from_slice(&entry);
-        self.put_control(spot, control)
+        self.put_control(spot, control);
+    }
+
+    /// Gives a long entry that stays as long as it is another value in its own object, of which the bucket
+    /// need not know; gives its version. None if it is not one.
+    fn replace_outside(&mut self, spot: Spot, key: &[u8], value: &[u8], expires: u64) -> Option<u64> {
+        let (pointer, version) = spot.outside?;
+        let outside = Outside { expires, key, value };
+        if outside.len() != pointer.bytes as usize {
+            return None;
+        }
+        let fill = |body: &mut [u8]| outside.write_to(body);
+        let next = self.heap.replace_filled(pointer.address, version, pointer.incarnation, fill).ok()?;
+        Some(outside_version(pointer.address, next))
     }
 
     /// Makes the object of a long entry.

@@ -17,7 +17,7 @@ use crate::node::notes::Deltas;
 use crate::node::{Decision, Part, Shard, ShardStats};
 use crate::objects::Objects;
 use crate::options::TableOptions;
-use crate::outside::Outside;
+use crate::outside::{Outside, outside_version};
 use barn_heap::{AllocError, Heap};
 use barn_layout::{Address, planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -336,20 +336,18 @@ impl Owner {
         entry: Entry<'_>,
         each: &mut dyn FnMut(&[u8], &Found) -> bool,
     ) -> bool {
-        let version = entry_version(object.0, object.1, control);
         match entry {
             Entry::Inline { key, value, expires } => {
+                let version = entry_version(object.0, object.1, control);
                 each(key, &Found { value: value.to_vec(), version, expires })
             }
             Entry::Outside { pointer, .. } => {
                 let mut body = Vec::new();
-                let read = heap.read(pointer.address, &mut body).is_ok();
-                match Outside::parse(&body).filter(|_| read) {
-                    Some(Outside { expires, key, value }) => {
-                        each(key, &Found { value: value.to_vec(), version, expires })
-                    }
-                    None => true,
-                }
+                let Ok(header) = heap.read(pointer.address, &mut body) else { return true };
+                let version = outside_version(pointer.address, header.word.version());
+                Outside::parse(&body).is_none_or(|Outside { expires, key, value }| {
+                    each(key, &Found { value: value.to_vec(), version, expires })
+                })
             }
         }
     }

@@ -62,7 +62,7 @@ impl Store for Within<'_> {
             return Err(Failure::Crowded);
         }
         let (version, _) = self.0.version_of(pointer);
-        Ok((pointer, version))
+        Ok((pointer, version + 1))
     }
 
     async fn free(&mut self, pointer: Pointer) -> Result<(), Failure> {

@@ -338,11 +338,15 @@ impl Transaction {
         self.stumbled = Some(over);
     }
 
-    /// The version of an object that the transaction has touched, and whether it has changed it; of a
-    /// new object, the version that it will have.
+    /// The version that the place of an object had before the transaction, which has touched it, and whether
+    /// it will have the next one: it is changed, or made.
     pub fn version_of(&self, pointer: Pointer) -> (u64, bool) {
-        let entry = self.find(pointer.address).map(|at| &self.entries[at]);
-        entry.map_or((0, false), |entry| (entry.version, entry.change == Some(Change::Update)))
+        let Some(entry) = self.find(pointer.address).map(|at| &self.entries[at]) else { return (0, false) };
+        match entry.change {
+            Some(Change::Create) => (entry.version - 1, true),
+            Some(Change::Update) => (entry.version, true),
+            Some(Change::Free) | None => (entry.version, false),
+        }
     }
 
     /// What the transaction has touched so far.
