@@ -4,7 +4,7 @@ mod common;
 
 use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{ConnectOptions, Pipeline, Rights};
-use common::{Dir, Process, READABLE, REGION_BYTES, client, counts, echo, in_slots, options, until};
+use common::{Dir, LATER, Process, READABLE, REGION_BYTES, client, counts, echo, in_slots, options, until};
 use std::time::Duration;
 
 const IDLE_CLIENTS: usize = 100;
@@ -99,5 +99,24 @@ fn a_pipeline_of_many_reads_each_never_sleeps_on_them() {
     for confirmed in [false, true] {
         let ended = end.recv_timeout(Duration::from_secs(30));
         assert_eq!(ended, Ok(confirmed), "a READ under way was slept on");
+    }
+}
+
+/// A client that has slept once is awake afterwards, and costs the node no system call for each answer.
+#[test]
+fn a_client_that_slept_is_not_rung_for_good() {
+    const CALLS: u64 = 100;
+    let dir = Dir::new();
+    let _node = Process::start_node(&dir.socket());
+    for options in [options(), in_slots()] {
+        let client = client(&dir.socket(), options);
+        client.call(LATER, &[], &mut Vec::new()).wait().expect("the node answers");
+        assert!(counts(&client).rings > 0, "it slept, and was rung");
+        // On a busy machine it may have to sleep again now and then, but not for most answers, round after round.
+        until("most calls need no bell", || {
+            let before = counts(&client).rings;
+            assert!((0..CALLS).all(|_| echo(&client, b"awake")));
+            counts(&client).rings - before < CALLS / 2
+        });
     }
 }

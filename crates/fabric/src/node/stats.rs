@@ -19,6 +19,8 @@ pub struct NodeStats {
     pub operations: AtomicU64,
     /// How often the poll loop went to sleep.
     pub sleeps: AtomicU64,
+    /// How often the bell of a shm client was rung that slept until its answer came.
+    pub rings: AtomicU64,
     /// Of clients of this host.
     pub shm: TransportStats,
     /// Of clients of any host.

@@ -14,11 +14,11 @@ use crate::region::{Rights, Words};
 use crate::registry::PeerId;
 use crate::slots::Ticket;
 use crate::verb::Verb;
-use barn_layout::RegionId;
 use barn_layout::channel::ChannelShape;
 use barn_layout::handshake::ShmOpen;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::message::{Arrival, Kind, Status};
+use barn_layout::{RegionId, planted};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) mail: Mail,
     pub(super) lane: Option<RequestLane>,
     pub(super) buffer: Vec<u8>,
+    /// Whether the node was told that we sleep.
+    pub(super) asleep: bool,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,10 +130,21 @@ impl ShmClient {
             Err(Corrupt) => self.close(state),
         }
         state.mail.tell_given_up();
+        // What everybody slept for has come, and whoever waits next does so awake: a node that is not told rings
+        // for every answer.
+        if state.asleep && !state.mail.is_awaited() && !planted("shm_asleep_for_good") {
+            self.say_asleep(state, false);
+        }
         self.note_next(state);
         if std::mem::take(&mut state.mail.unrung) {
             ring_if_asleep(&self.node_page, 0, &self.bell);
         }
+    }
+
+    /// Tells the node whether it has to ring.
+    fn say_asleep(&self, state: &mut State, asleep: bool) {
+        state.asleep = asleep;
+        say_asleep(&self.inbound, CLIENT_ASLEEP, asleep);
     }
 
     /// Something has come, or nothing will any more.
@@ -182,7 +195,7 @@ impl ShmClient {
         if drive::in_place() && !drive::parking() {
             return;
         }
-        say_asleep(&self.inbound, CLIENT_ASLEEP, true);
+        self.say_asleep(state, true);
         state.mail.unrung = true;
         // Whoever spoke before we said that we sleep has not rung: look once more.
         let found = state.take(self);
@@ -272,11 +285,11 @@ impl Source for ShmClient {
         // The bell may have been rung because there is room.
         state.mail.posters.drain(..).for_each(Waker::wake);
         if state.mail.is_awaited() {
-            say_asleep(&self.inbound, CLIENT_ASLEEP, true);
+            self.say_asleep(&mut state, true);
             self.drive(&mut state);
             self.watch_bell();
         } else {
-            say_asleep(&self.inbound, CLIENT_ASLEEP, false);
+            self.say_asleep(&mut state, false);
         }
     }
 }
@@ -291,7 +304,9 @@ impl Sleeper for ShmClient {
         silence(&self.bell);
         // The ring may have been for another thread's message, which waits for room.
         state.mail.posters.drain(..).for_each(Waker::wake);
-        say_asleep(&self.inbound, CLIENT_ASLEEP, state.mail.is_awaited());
+        // Mostly still true: the answer that the ring was for has yet to be taken.
+        let awaited = state.mail.is_awaited();
+        self.say_asleep(&mut state, awaited);
     }
 }
 

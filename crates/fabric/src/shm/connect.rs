@@ -87,6 +87,7 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         ),
         lane: (shape.window > 0).then(|| RequestLane::new(shape)),
         buffer: Vec::new(),
+        asleep: false,
     };
     let client = Arc::new_cyclic(|me| ShmClient {
         me: me.clone(),

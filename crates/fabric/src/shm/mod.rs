@@ -35,15 +35,17 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-/// Rings a bell if its owner has said, at `at`, that it sleeps.
-fn ring_if_asleep(words: &Words, at: u64, bell: &OwnedFd) {
+/// Rings a bell if its owner has said, at `at`, that it sleeps; whether it has.
+fn ring_if_asleep(words: &Words, at: u64, bell: &OwnedFd) -> bool {
     // SYNC: SeqCst fence, pairs with the one in `say_asleep`: of "I published" and "you sleep" at
     // least one side sees the other's, so that nobody sleeps on a message.
     fence(Ordering::SeqCst);
-    if words.load_word(at, Ordering::Relaxed).is_ok_and(|asleep| asleep != 0) {
+    let asleep = words.load_word(at, Ordering::Relaxed).is_ok_and(|asleep| asleep != 0);
+    if asleep {
         // A bell that is full has been rung; one whose other end is gone needs no ringing.
         let _ = rustix::net::send(bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
+    asleep
 }
 
 /// Says that we are about to sleep, or are awake again. After `true` the caller looks once more.

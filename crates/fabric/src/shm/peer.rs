@@ -63,6 +63,8 @@ pub(super) struct ShmPeer {
     pub(super) assembly: Assembly,
     /// Bytes of messages that came, since they were last counted.
     pub(super) bytes_in: u64,
+    /// How often its bell was rung, since that was last counted.
+    rings: u64,
     /// Whether messages came together when some last came.
     pub(super) together: bool,
     /// What was taken together: private bytes, used again.
@@ -153,6 +155,7 @@ impl ShmPeer {
             grants: BTreeMap::new(),
             assembly: Assembly::default(),
             bytes_in: 0,
+            rings: 0,
             together: false,
             group: std::array::from_fn(|_| Taken::nothing()),
         }
@@ -203,15 +206,16 @@ impl ShmPeer {
         Ok(work + messages)
     }
 
-    /// Bytes of messages that came and went since this was last asked.
-    pub(super) fn take_bytes(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.answers.ring.bytes_out))
+    /// Bytes of messages that came and went since this was last asked, and how often the client's bell was rung.
+    pub(super) fn take_counts(&mut self) -> (u64, u64, u64) {
+        let bytes_out = std::mem::take(&mut self.answers.ring.bytes_out);
+        (std::mem::take(&mut self.bytes_in), bytes_out, std::mem::take(&mut self.rings))
     }
 
     /// Rings the client's bell if something was written for it and it sleeps.
     pub(super) fn wake_client(&mut self) {
         if std::mem::take(&mut self.answers.ring.written) {
-            ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.bell);
+            self.rings += u64::from(ring_if_asleep(&self.inbound, CLIENT_ASLEEP, &self.bell));
         }
     }
 

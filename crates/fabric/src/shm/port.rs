@@ -478,7 +478,7 @@ impl Port for ShmPort {
     }
 
     fn sweep(&mut self, core: &mut Core, service: &mut dyn Service) -> usize {
-        let (mut work, mut bytes_in, mut bytes_out) = (0, 0, 0);
+        let (mut work, mut bytes_in, mut bytes_out, mut rings) = (0, 0, 0, 0);
         let mut expelled = Vec::new();
         self.sweeps = self.sweeps.wrapping_add(1);
         let all = self.thorough || self.sweeps.is_multiple_of(QUIET_EVERY);
@@ -491,8 +491,8 @@ impl Port for ShmPort {
                 Ok(done) => {
                     peer.quiet = 0;
                     work += done;
-                    let (came, went) = peer.take_bytes();
-                    (bytes_in, bytes_out) = (bytes_in + came, bytes_out + went);
+                    let (came, went, rung) = peer.take_counts();
+                    (bytes_in, bytes_out, rings) = (bytes_in + came, bytes_out + went, rings + rung);
                 }
                 Err(Expelled::Garbage | Expelled::Slow) => expelled.push(number),
             }
@@ -502,6 +502,7 @@ impl Port for ShmPort {
             count(&core.stats.messages, work as u64);
             count(&core.stats.shm.bytes_in, bytes_in);
             count(&core.stats.shm.bytes_out, bytes_out);
+            count(&core.stats.rings, rings);
         }
         for number in expelled {
             self.expel(core, service, number);

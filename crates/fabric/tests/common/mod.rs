@@ -34,6 +34,8 @@ pub const ECHO: u16 = 1;
 pub const HOLD: u16 = 2;
 /// Answers with [`Counts`].
 pub const COUNTS: u16 = 3;
+/// Answers after a time for which nobody spins.
+pub const LATER: u16 = 4;
 
 /// Tells a process where its node is.
 pub const SOCKET: &str = "BARN_TEST_SOCKET";
@@ -72,6 +74,8 @@ pub struct Counts {
     pub expelled: u64,
     /// Messages that expect no answer.
     pub messages: u64,
+    /// Bells of clients that were rung.
+    pub rings: u64,
 }
 
 /// The service of every node here.
@@ -86,11 +90,15 @@ impl Service for Simple {
         match request.method {
             ECHO => reply.done(request.body),
             HOLD => self.held.push(reply.later()),
+            LATER => {
+                std::thread::sleep(Duration::from_millis(20));
+                reply.done(&[]);
+            }
             COUNTS => {
                 let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
                 let stats = &self.stats;
-                let counts =
-                    [count(&stats.peers), count(&stats.accepted), count(&stats.expelled), self.messages];
+                let peers = [count(&stats.peers), count(&stats.accepted), count(&stats.expelled)];
+                let counts = [peers[0], peers[1], peers[2], self.messages, count(&stats.rings)];
                 reply.done(&counts.map(u64::to_le_bytes).concat());
             }
             _ => reply.unknown_method(),
@@ -256,8 +264,8 @@ pub fn counts(client: &Connection) -> Counts {
     let mut reply = Vec::new();
     client.call(COUNTS, &[], &mut reply).wait().expect("the node answers");
     let mut words = reply.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-    let mut word = || words.next().expect("four counts");
-    Counts { peers: word(), accepted: word(), expelled: word(), messages: word() }
+    let mut word = || words.next().expect("five counts");
+    Counts { peers: word(), accepted: word(), expelled: word(), messages: word(), rings: word() }
 }
 
 /// Waits until something holds, but no longer than [`PATIENCE`].

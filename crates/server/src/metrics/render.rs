@@ -112,6 +112,7 @@ fn of_connections(page: &mut Page, probe: &Probe, figures: &Figures) {
     page.one(&t::MESSAGES, count(&stats.messages));
     page.one(&t::ONE_SIDED, count(&stats.operations));
     page.one(&t::SLEEPS, count(&stats.sleeps));
+    page.one(&t::RINGS, count(&stats.rings));
 }
 
 fn of_requests(page: &mut Page, figures: &Figures) {

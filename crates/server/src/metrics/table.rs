@@ -72,6 +72,7 @@ metrics! {
     MESSAGES = "barn_messages_total", Counter, [], "Requests and messages that came.";
     ONE_SIDED = "barn_one_sided_operations_total", Counter, [], "READs and other one-sided operations that the tcp agent carried out. Over shm they are loads and over verbs the device's, which no node can count.";
     SLEEPS = "barn_poll_loop_sleeps_total", Counter, [], "How often the poll loop had nothing to do and slept.";
+    RINGS = "barn_client_bells_rung_total", Counter, [], "How often a client of this host slept until its answer came, and had to be woken.";
     OPERATIONS = "barn_table_operations_total", Counter, ["operation"], "Operations on tables that the node was asked for, key by key. One-sided lookups are not among them: clients count those (barn_client_gets_total).";
     TRANSACTIONS = "barn_transactions_total", Counter, ["outcome"], "Transactions at this node: committed_alone touched no other node, committed did; aborted were refused or given up; resolved were ended by resolvers, and are among the others, too.";
     PREPARED = "barn_transactions_prepared_total", Counter, [], "Transactions over several nodes that were prepared here.";
