@@ -13,6 +13,11 @@ pub struct At {
     /// With `--transport verbs`: the address that the client comes from, and by it its RDMA device.
     #[arg(long, value_name = "IP")]
     pub bind: Option<IpAddr>,
+
+    /// With `--transport verbs`: a shell command that times READs of $BYTES bytes and prints `ib_read_lat`'s table.
+    /// It runs in turn with ours, and stands beside them. Its server, at the node, must serve again and again.
+    #[arg(long, value_name = "COMMAND")]
+    pub read_lat: Option<String>,
 }
 
 /// What a build without verbs says.

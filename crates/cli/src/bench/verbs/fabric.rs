@@ -8,7 +8,7 @@ use barn_fabric::{Connection, Messaging, Pipeline, RegionId, RemoteRegion, Right
 use barn_server::Method;
 
 use super::site::Site;
-use super::{Effort, median};
+use super::{Beside, Effort, median};
 use crate::bench::at::At;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
@@ -31,6 +31,7 @@ const HERD_AIM: f64 = 0.5;
 type Rate<'a> = (String, Box<dyn FnMut() -> io::Result<f64> + 'a>);
 
 struct Bench<'a> {
+    at: &'a At,
     site: Site,
     effort: Effort,
     rows: &'a str,
@@ -43,7 +44,8 @@ pub(crate) fn run(at: &At, rows: &str, quick: bool) -> io::Result<Report> {
     let mut progress = Progress::new(SIZES.len() as u64 + 7);
     progress.show("starting a node");
     let site = Site::new(at, MEMORY_BYTES, RAW_BYTES)?;
-    let mut bench = Bench { site, effort: Effort::of(quick), rows, report: Report::new("fabric"), progress };
+    let (effort, report) = (Effort::of(quick), Report::new("fabric"));
+    let mut bench = Bench { at, site, effort, rows, report, progress };
     bench.latencies()?;
     bench.rates()?;
     Ok(bench.report)
@@ -74,14 +76,14 @@ impl Bench<'_> {
         for (bytes, name) in SIZES {
             let name = format!("verbs/read-{name}/blocking");
             let (places, mut at, mut into) = (region.bytes() / bytes as u64, 0, vec![0; bytes]);
-            self.latency(name, bytes, || {
+            self.latency(name, bytes, Beside::of(self.at), || {
                 at = (at + 4099) % places;
                 region.read(at * bytes as u64, &mut into).wait().map_err(io::Error::other)
             })?;
         }
         for (name, messaging) in modes() {
             let (connection, mut reply) = (self.connect(messaging)?, Vec::new());
-            self.latency(format!("verbs/rpc-{name}/round-trip"), BYTES, || {
+            self.latency(format!("verbs/rpc-{name}/round-trip"), BYTES, Beside::default(), || {
                 let call = connection.call(Method::Echo as u16, &[7; BYTES], &mut reply);
                 call.wait().map_err(io::Error::other)
             })?;
@@ -93,6 +95,7 @@ impl Bench<'_> {
         &mut self,
         name: String,
         bytes: usize,
+        mut beside: Beside<'_>,
         mut once: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         if !self.wants(&name) {
@@ -101,9 +104,14 @@ impl Bench<'_> {
         self.progress.show(&name);
         // The first of everything is slower: pages, paths, caches.
         median(self.effort.slice / 8, &mut once)?;
-        let samples = (0..self.effort.repeats).map(|_| median(self.effort.slice, &mut once));
-        let samples: Vec<f64> = samples.collect::<io::Result<_>>()?;
-        self.push(Row::nanoseconds(name, &samples), bytes);
+        let effort = beside.effort(self.effort);
+        let mut samples = Vec::new();
+        for _ in 0..effort.repeats {
+            samples.push(median(effort.slice, &mut once)?);
+            beside.measure(bytes)?;
+        }
+        let row = Row::nanoseconds(name, &samples);
+        self.push(beside.put(row, &samples, bytes, 1.0), bytes);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use barn_fabric::{Connection, Messaging, Rights};
 use barn_index::hopscotch::lookup_bytes;
 
 use super::site::Site;
-use super::{Effort, median};
+use super::{Beside, Effort, median};
 use crate::bench::at::At;
 use crate::bench::get::workload::{VALUE_BYTES, key, value};
 use crate::progress::Progress;
@@ -32,7 +32,6 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
     let connection = Connection::connect(&site.address, options).wait().map_err(io::Error::other)?;
     let region = connection.open(barn_server::RAW, Rights::READ).wait().map_err(io::Error::other)?;
     let mut report = Report::new("get");
-    let effort = Effort::of(quick);
     for kind in KINDS {
         let name = format!("verbs/get/{kind}/blocking");
         if !name.contains(rows) {
@@ -60,6 +59,8 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
             place = (place + 4099) % places;
             region.read(place * read_bytes as u64, &mut into).wait().map_err(io::Error::other)
         };
+        let mut perftest = Beside::of(at);
+        let effort = perftest.effort(Effort::of(quick));
         // The first GETs learn where the table is.
         median(effort.slice / 8, &mut get)?;
         let before = table.stats().map_err(io::Error::other)?;
@@ -67,14 +68,19 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
         for _ in 0..effort.repeats {
             ours.push(median(effort.slice, &mut get)?);
             theirs.push(median(effort.slice, &mut read)?);
+            perftest.measure(read_bytes)?;
         }
         let after = table.stats().map_err(io::Error::other)?;
         let gets = (after.one_sided_gets - before.one_sided_gets).max(1);
         let reads_per_get = (after.reads - before.reads) as f64 / gets as f64;
         let reads = if kind == Kind::Hopscotch { 1.0 } else { 2.0 };
         let beside: Vec<f64> = theirs.iter().map(|each| each * reads).collect();
-        let row = Row::nanoseconds(name, &ours)
-            .beside(format!("{reads:.0} READ of {read_bytes} B each"), &beside)
+        let row = Row::nanoseconds(name, &ours);
+        let row = row.beside_in_turn(format!("{reads:.0} READ of {read_bytes} B each"), &ours, &beside);
+        let of_reads = row.ratio;
+        let row = perftest
+            .put(row, &ours, read_bytes, reads)
+            .with("of_reads", of_reads)
             .with("transport", "verbs")
             .with("bytes", read_bytes)
             .with("reads", reads)

@@ -8,17 +8,20 @@
 //! | `verbs/echo-send/…`, `verbs/echo-write/…` | bare echoes of 64 bytes, which the modes are made of (HERD, Figures 5 and 9) |
 //! | `verbs/get/KIND/blocking` | one GET at a time, one-sidedly: the median |
 //!
-//! What stands beside them is perftest's, of the same two devices: `cargo xtask verbs` runs both in one
-//! boot. Latencies are medians of single operations, as `ib_read_lat`'s are.
+//! What stands beside them is perftest's, of the same two devices: with `--read-lat` its READs in turn with ours
+//! (`cargo xtask verbs` does so). Latencies are medians of single operations, as `ib_read_lat`'s are.
 //!
 //! Without `--at` a node is started for the run, on the first RDMA device that has an IPv4 address,
 //! and the client comes from the last one. With it the node is one that was started elsewhere.
 
+use crate::bench::at::At;
+use crate::report::Row;
 use std::io;
 use std::time::{Duration, Instant};
 
 pub(crate) mod fabric;
 pub(crate) mod get;
+mod read_lat;
 mod site;
 
 pub use site::echo_node;
@@ -36,6 +39,47 @@ impl Effort {
         // An emulated processor does some thousand READs a second: a slice needs hundreds for a median.
         let slice = Duration::from_millis(if quick { 400 } else { 2000 });
         Self { slice, repeats: 3 }
+    }
+
+    /// The same where ours and theirs take turns: more often, and each for a shorter time.
+    fn in_turn(self) -> Self {
+        Self { slice: self.slice / 2, repeats: 7 }
+    }
+}
+
+/// What `ib_read_lat` says beside ours.
+#[derive(Default)]
+struct Beside<'a> {
+    /// The command, if one was given.
+    command: Option<&'a str>,
+    times: Vec<f64>,
+}
+
+impl<'a> Beside<'a> {
+    fn of(at: &'a At) -> Self {
+        Self { command: at.read_lat.as_deref(), times: Vec::new() }
+    }
+
+    fn effort(&self, effort: Effort) -> Effort {
+        if self.command.is_some() { effort.in_turn() } else { effort }
+    }
+
+    /// Its turn.
+    fn measure(&mut self, bytes: usize) -> io::Result<()> {
+        if let Some(command) = self.command {
+            self.times.extend(read_lat::typical_ns(command, bytes)?);
+        }
+        Ok(())
+    }
+
+    /// Puts `reads` of its READs beside a row that was measured in turn with them.
+    fn put(&self, row: Row, ours: &[f64], bytes: usize, reads: f64) -> Row {
+        // Where its clock does not work, it has nothing to say.
+        if self.times.len() != ours.len() {
+            return row;
+        }
+        let theirs: Vec<f64> = self.times.iter().map(|each| each * reads).collect();
+        row.beside_in_turn(format!("{reads:.0} x ib_read_lat {bytes} B"), ours, &theirs)
     }
 }
 
