@@ -6,7 +6,7 @@ use crate::node::{Node, NodeConfig};
 use crate::object::{self, Ref, Value};
 use crate::space::Spaces;
 use crate::transaction::Tx;
-use barn_fabric::block_on;
+use barn_fabric::{block_on, block_on_alone};
 use barn_transaction::{Attempts, Client, Object, Pointer, RunOptions, Stats};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -109,7 +109,7 @@ impl Barn {
         loop {
             let mut tx = Tx { inner: self.client.begin_attempt(&attempts) };
             let outcome = body(&mut tx);
-            if let Some(done) = block_on(self.client.finish(tx.inner, outcome, &mut attempts)) {
+            if let Some(done) = block_on_alone(self.client.finish(tx.inner, outcome, &mut attempts)) {
                 return Ok(done?);
             }
             block_on(attempts.next::<Error>(&self.client))?;
@@ -123,7 +123,7 @@ impl Barn {
 
     /// Reads an object: one READ, no lock, no question to the node.
     pub fn read(&self, pointer: Pointer) -> Result<Object, Error> {
-        Ok(block_on(self.client.read(pointer))?)
+        Ok(block_on_alone(self.client.read(pointer))?)
     }
 
     /// Reads several objects as they were at one moment.

@@ -2,7 +2,7 @@
 
 use crate::barn::Barn;
 use crate::error::Error;
-use barn_fabric::block_on;
+use barn_fabric::{block_on, block_on_alone};
 use barn_index::{
     Answers, Durability, Found, Put, Swapped, TableError, TableInfo, TableOptions, TableStats, Way, Write,
     Written,
@@ -117,7 +117,7 @@ impl Table {
         // Most lookups have nothing to wait for but their READs.
         match self.inner.find_waiting(key, found)? {
             Some(there) => Ok(there),
-            None => Ok(block_on(self.inner.find_by_future(key, found))?),
+            None => Ok(block_on_alone(self.inner.find_by_future(key, found))?),
         }
     }
 
@@ -128,42 +128,42 @@ impl Table {
 
     /// Gives a key a value; gives its version. Done again, until the deadline, while the node is lost.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
-        Ok(block_on(self.inner.put(key, value))?)
+        Ok(block_on_alone(self.inner.put(key, value))?)
     }
 
     /// Gives a key a value that is gone after a while; gives its version.
     pub fn put_for(&self, key: &[u8], value: &[u8], time: Duration) -> Result<u64, Error> {
-        Ok(block_on(self.inner.put_with(key, value, Put::expiring_after(time)))?)
+        Ok(block_on_alone(self.inner.put_with(key, value, Put::expiring_after(time)))?)
     }
 
     /// Gives a key a value if it has none; false if it has. If whether it was done cannot be known,
     /// that is the error, [`TableError::Indeterminate`](crate::TableError::Indeterminate).
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, Error> {
-        Ok(block_on(self.inner.insert(key, value, Put::default()))?)
+        Ok(block_on_alone(self.inner.insert(key, value, Put::default()))?)
     }
 
     /// Removes a key; false if it was not there. Done again, until the deadline, while the node is lost:
     /// then false may also say that an attempt whose answer was lost has removed it.
     pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
-        Ok(block_on(self.inner.delete(key))?)
+        Ok(block_on_alone(self.inner.delete(key))?)
     }
 
     /// Gives a key a value if it still has this version. If whether it was done cannot be known, that is
     /// the error, [`TableError::Indeterminate`](crate::TableError::Indeterminate).
     pub fn swap(&self, key: &[u8], version: u64, value: &[u8]) -> Result<Swapped, Error> {
-        Ok(block_on(self.inner.swap(key, version, value, Put::default()))?)
+        Ok(block_on_alone(self.inner.swap(key, version, value, Put::default()))?)
     }
 
     /// Adds to a key's value, a decimal number, 0 where there is none; gives the sum. If whether it was
     /// done cannot be known, that is the error,
     /// [`TableError::Indeterminate`](crate::TableError::Indeterminate).
     pub fn increment(&self, key: &[u8], by: i64) -> Result<i64, Error> {
-        Ok(block_on(self.inner.increment(key, by))?)
+        Ok(block_on_alone(self.inner.increment(key, by))?)
     }
 
     /// As [`Table::increment`]; a counter that is made by it is gone after a while.
     pub fn increment_for(&self, key: &[u8], by: i64, time: Duration) -> Result<i64, Error> {
-        Ok(block_on(self.inner.increment_with(key, by, Put::expiring_after(time)))?)
+        Ok(block_on_alone(self.inner.increment_with(key, by, Put::expiring_after(time)))?)
     }
 
     /// The values of many keys, in one go.

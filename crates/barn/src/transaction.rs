@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::object::{Ref, TypedTransaction, Value};
 use crate::table::Table;
-use barn_fabric::block_on;
+use barn_fabric::{block_on, block_on_alone};
 use barn_index::{Put, TableTransaction};
 use barn_layout::Durability;
 use barn_transaction::{Committed, Pointer, Transaction};
@@ -18,7 +18,7 @@ pub struct Tx {
 impl Tx {
     /// Reads an object's bytes.
     pub fn read(&mut self, pointer: Pointer) -> Result<&[u8], Error> {
-        Ok(block_on(self.inner.read(pointer))?)
+        Ok(block_on_alone(self.inner.read(pointer))?)
     }
 
     /// Replaces an object's bytes, which keep their length.

@@ -55,6 +55,18 @@ macro_rules! paths {
     };
 }
 
+/// Looks the first keys up where the node has to do its part.
+fn get_afar(table: &barn::Table, node: &mut ByHand, turn: fn(&mut ByHand)) -> Result<u64, Failure> {
+    let mut found = Found::default();
+    for number in 0..OPERATIONS {
+        let name = key(number);
+        if !drive(node, turn, table.futures().find_into(&name, &mut found))? {
+            return Err(format!("key {number} is not there").into());
+        }
+    }
+    Ok(OPERATIONS)
+}
+
 /// Looks the first keys up, from `first` on.
 fn get(table: &barn::Table, first: u64, there: bool) -> Result<u64, Failure> {
     let mut found = Found::default();
@@ -113,18 +125,17 @@ paths! {
     get_cache(world, _turn) {
         get(&world.cache, 0, true)
     }
+    /// FaRM's lookup over a socket: one READ, and what it brought proves itself.
+    get_tcp(world, turn) {
+        get_afar(&world.afar[0], &mut world.memory.turned, turn)
+    }
+    /// Pilaf's.
+    get_cuckoo_tcp(world, turn) {
+        get_afar(&world.afar[1], &mut world.memory.turned, turn)
+    }
     /// HERD's way: the node is asked.
     get_by_request(world, turn) {
-        let table = world.memory.table.read_by(Way::Request);
-        let mut found = Found::default();
-        for number in 0..OPERATIONS {
-            let name = key(number);
-            let asked = table.futures().find_into(&name, &mut found);
-            if !drive(&mut world.memory.turned, turn, asked)? {
-                return Err(format!("key {number} is not there").into());
-            }
-        }
-        Ok(OPERATIONS)
+        get_afar(&world.memory.table.read_by(Way::Request), &mut world.memory.turned, turn)
     }
     /// A put that nothing survives.
     put_memory(world, turn) {

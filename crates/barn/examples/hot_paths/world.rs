@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) logged: Side,
     pub(crate) cuckoo: Table,
     pub(crate) cache: Table,
+    /// The first two over tcp, where a lookup is a READ or two as with a device.
+    pub(crate) afar: [Table; 2],
     /// Bare memory, over shm and over tcp.
     pub(crate) mapped: RemoteRegion,
     pub(crate) posted: RemoteRegion,
@@ -97,6 +99,13 @@ fn filled(barn: &Barn, name: &str, kind: Kind, durability: Option<Durability>) -
     Ok(table)
 }
 
+/// A table that is there, of which one key has been read.
+fn read_once(barn: &Barn, name: &str) -> Result<Table, Failure> {
+    let table = barn.table(name)?.read_by(Way::OneSided);
+    assert!(table.find_into(&key(0), &mut Found::default())?, "key 0 was put");
+    Ok(table)
+}
+
 /// Opens the bare region over a transport.
 fn bare(address: &str) -> Result<RemoteRegion, Failure> {
     let connection = Connection::connect(address, ConnectOptions::default()).wait()?;
@@ -115,22 +124,25 @@ impl World {
             registry: Some(registry),
             ..NodeConfig::embedded().space_memory(4 * CHUNK_BYTES)
         };
-        let (memory, (cuckoo, cache, mapped, posted, space)) = Side::new(config, |barn, node| {
+        let (memory, (cuckoo, cache, afar, mapped, posted, space)) = Side::new(config, |barn, node| {
             let cuckoo = filled(barn, "cuckoo", Kind::Cuckoo, None)?;
             let cache = filled(barn, "cache", Kind::Cache, None)?;
             let mapped = bare(&node.address().ok_or("no socket")?)?;
-            let posted = bare(&format!("tcp://{}", node.tcp_address().ok_or("no port")?))?;
+            let tcp = format!("tcp://{}", node.tcp_address().ok_or("no port")?);
+            let posted = bare(&tcp)?;
+            let over_tcp = Barn::connect(&tcp)?;
+            let afar = [read_once(&over_tcp, "hopscotch")?, read_once(&over_tcp, "cuckoo")?];
             let (space, _) = barn.spaces().create_with("space", CHUNK_BYTES, Role::Nobody)?;
             space.reserve(CHUNK_BYTES)?;
             let space = space.alloc(CHUNK_BYTES)?.map()?;
             space.read(0, &mut [0; 8])?;
-            Ok((cuckoo, cache, mapped, posted, space))
+            Ok((cuckoo, cache, afar, mapped, posted, space))
         })?;
         let directory = std::env::temp_dir().join(format!("barn-hot-paths-{}", std::process::id()));
         std::fs::create_dir(&directory)?;
         let config = NodeConfig { data: Some(directory.clone()), ..NodeConfig::embedded() };
         let (logged, ()) = Side::new(config, |_, _| Ok(()))?;
-        Ok(Self { memory, logged, cuckoo, cache, mapped, posted, space, directory })
+        Ok(Self { memory, logged, cuckoo, cache, afar, mapped, posted, space, directory })
     }
 
     /// Ends it: what clients would still tell their nodes, nobody would hear.

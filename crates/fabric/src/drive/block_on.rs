@@ -37,8 +37,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     drive(future, false)
 }
 
-/// As [`block_on`], of one operation: nothing is posted together with it.
-pub(crate) fn block_on_alone<F: Future>(future: F) -> F::Output {
+/// As [`block_on`], of operations one after another: nothing is posted together with another, so that each leaves at
+/// once, and its answer is waited for before anything else is looked at.
+pub fn block_on_alone<F: Future>(future: F) -> F::Output {
     drive(future, true)
 }
 

@@ -15,10 +15,9 @@ mod block_on;
 mod pipeline;
 pub(crate) mod reactor;
 
-pub use block_on::block_on;
-pub(crate) use block_on::block_on_alone;
 #[cfg(feature = "verbs")]
 pub(crate) use block_on::wait_for_device;
+pub use block_on::{block_on, block_on_alone};
 pub use pipeline::Pipeline;
 
 use barn_layout::planted;

@@ -261,7 +261,7 @@ impl Table {
         let roots = self.roots(link, self.client.session(), waits.left()).await?;
         let mut reads = 0;
         let looked = {
-            let reach = self.client.reach_within(waits.left());
+            let reach = self.client.reach().within(waits.left());
             // What is known of another session's memory is of no use in this one.
             if link.known(reach.session()).is_none() {
                 return Err(ClientError::SessionLost.into());

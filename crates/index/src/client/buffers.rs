@@ -1,4 +1,4 @@
-//! A request and its answer in the making: memory that a thread uses again.
+//! A request and its answer in the making, or what a READ brings: memory that a thread uses again.
 
 use std::cell::RefCell;
 
@@ -13,13 +13,13 @@ thread_local! {
 
 /// A message and the answer to it. Given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Buffers {
-    pub(super) message: Vec<u8>,
-    pub(super) answer: Vec<u8>,
+pub(crate) struct Buffers {
+    pub(crate) message: Vec<u8>,
+    pub(crate) answer: Vec<u8>,
 }
 
 impl Buffers {
-    pub(super) fn take() -> Self {
+    pub(crate) fn take() -> Self {
         let (message, answer) = KEPT.with(|kept| kept.borrow_mut().pop()).unwrap_or_default();
         Self { message, answer }
     }

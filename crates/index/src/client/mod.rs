@@ -3,7 +3,7 @@
 mod at_hand;
 mod at_once;
 mod batch;
-mod buffers;
+pub(crate) mod buffers;
 mod catalogue;
 mod choosing;
 mod follow;

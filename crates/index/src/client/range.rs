@@ -197,7 +197,7 @@ impl Table {
         let (mut reads, mut retries, mut stale) = (0, 0, 0);
         loop {
             let looked = {
-                let reach = self.client.reach_within(waits.left());
+                let reach = self.client.reach().within(waits.left());
                 // Of this very session: where another's trees began means nothing in its memory.
                 match shard.known(reach.session()).as_deref() {
                     Some(Roots::Tree(roots)) => roots.page(&reach, from, leaf, left, &mut reads).await,

@@ -50,9 +50,7 @@ impl<'a> Trial<'a> {
         if self.waits.is_none() && reach.is_mapped() {
             return reach;
         }
-        drop(reach);
-        let left = self.left();
-        self.client.reach_within(left)
+        reach.within(self.left())
     }
 }
 

@@ -107,7 +107,9 @@ impl Roots {
                 match self.fetch(memory, &entry, key, found, reads).await? {
                     Fetched::This => {
                         memory.believe(at.region())?;
-                        memory.believe(entry.address.region())?;
+                        if entry.address.region() != at.region() {
+                            memory.believe(entry.address.region())?;
+                        }
                         return Ok(Pass::Over(Looked::Found));
                     }
                     Fetched::Another => break,

@@ -13,6 +13,7 @@ use super::in_place::{
     Bucket, FEW_SLOTS, FEW_WORDS, Likely, MORE_WORDS, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut,
 };
 use super::shape::Shape;
+use crate::client::buffers::Buffers;
 use crate::client::memory::{Memory, Unreadable};
 use crate::key::{Found, Key, Looked};
 use crate::node::Part;
@@ -188,9 +189,11 @@ impl Roots {
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
         let home = self.shape.home(key.hash, segment.seed);
-        let mut bytes = vec![0; self.shape.pair_bytes()];
+        let mut buffers = Buffers::take();
+        let bytes = &mut buffers.answer;
+        bytes.resize(self.shape.pair_bytes(), 0);
         let first = segment.bucket(home, &self.shape).address;
-        memory.read(first, &mut bytes).await?;
+        memory.read(first, bytes).await?;
         *reads += 1;
         let (mut joint, mut chained) = (0, None);
         for index in [home, home + 1] {

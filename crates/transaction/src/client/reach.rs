@@ -35,6 +35,13 @@ impl Reach<'_> {
         self.table.session
     }
 
+    /// The same for an operation that has so much time left.
+    #[inline]
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     /// How long a READ may take.
     #[inline]
     pub fn limit(&self) -> Duration {
@@ -104,11 +111,6 @@ impl Client {
     pub fn reach(&self) -> Reach<'_> {
         let operation = Operation::start(&self.inner);
         Reach { operation, table: self.inner.table(), limit: self.deadline }
-    }
-
-    /// What can be read now, by an operation that has so much time left.
-    pub fn reach_within(&self, limit: Duration) -> Reach<'_> {
-        Reach { limit, ..self.reach() }
     }
 
     /// The session as it is now: another begins when a node or its lease was lost.

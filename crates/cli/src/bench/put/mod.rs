@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use barn::{Barn, Durability, Table, TableOptions};
-use barn_fabric::{Pipeline, block_on};
+use barn_fabric::Pipeline;
 
 use crate::bench::node::{BenchNode, Disk};
 use crate::bench::peer::{self, PeerError, redis};
@@ -91,7 +91,7 @@ impl Writer {
         let mut failed = None;
         if writers == 1 {
             for number in first..first + count as u64 {
-                block_on(table.put(&key(number), value)).map_err(io::Error::other)?;
+                self.table.put(&key(number), value).map_err(io::Error::other)?;
             }
             return Ok(());
         }
