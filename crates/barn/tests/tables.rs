@@ -222,6 +222,57 @@ fn a_transaction_spans_tables_and_objects() {
     assert!(matches!(refused, Err(Error::Table(TableError::Unsupported { .. }))), "{refused:?}");
 }
 
+/// A long value lies in an object of its own, and one that is as long takes its place there: whoever replaces it, it
+/// has another version, and whoever has read it before finds out.
+#[test]
+fn a_long_value_that_is_replaced_where_it_is_has_another_version() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    let table =
+        barn.create_table("long", TableOptions { inline_bytes: 8, ..TableOptions::default() }, 0).unwrap();
+    let value = |byte: u8| vec![byte; 1000];
+    let first = table.put(b"key", &value(1)).unwrap();
+    let memory = table.stats().unwrap().shards.memory_bytes;
+    let second = table.put(b"key", &value(2)).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(table.stats().unwrap().shards.memory_bytes, memory);
+    for way in [Way::OneSided, Way::Request] {
+        let found = table.read_by(way).find(b"key").unwrap().unwrap();
+        assert_eq!((found.version, found.value), (second, value(2)), "{way:?}");
+    }
+    assert_eq!(table.swap(b"key", first, &value(9)).unwrap(), Swapped::Different(second));
+    let Swapped::Done(third) = table.swap(b"key", second, &value(3)).unwrap() else {
+        panic!("it had that version")
+    };
+    assert_eq!(table.find(b"key").unwrap().unwrap().version, third);
+
+    // In a transaction: one that was there, and one that the transaction has made itself.
+    barn.transaction(|tx| {
+        for round in 4..7 {
+            tx.put(&table, b"key", &value(round))?;
+            tx.put(&table, b"made", &value(round))?;
+            assert_eq!(tx.get(&table, b"key")?.unwrap(), value(round));
+            assert_eq!(tx.get(&table, b"made")?.unwrap(), value(round));
+        }
+        Ok(())
+    })
+    .unwrap();
+    for key in [&b"key"[..], b"made"] {
+        let found = table.find(key).unwrap().unwrap();
+        assert_eq!(found.value, value(6));
+        assert!(matches!(table.swap(key, found.version, &value(7)).unwrap(), Swapped::Done(_)));
+    }
+    assert_ne!(table.find(b"key").unwrap().unwrap().version, third);
+
+    // Whoever has read what was replaced since does not commit.
+    let mut tx = barn.begin();
+    assert_eq!(tx.get(&table, b"key").unwrap().unwrap(), value(7));
+    tx.put(&table, b"other", b"short").unwrap();
+    table.put(b"key", &value(8)).unwrap();
+    assert!(tx.commit().is_err(), "what it has read is not true any more");
+    assert_eq!(table.get(b"other").unwrap(), None);
+    assert_eq!(table.get(b"key").unwrap().unwrap(), value(8));
+}
+
 /// Many inserts in transactions: chains, growth and everything.
 #[test]
 fn transactions_fill_a_table_until_it_grows() {
