@@ -280,7 +280,7 @@ pub static SETTINGS: &[Setting] = &[
         key: "window_ms",
         literal: Literal::Number,
         value_name: "MS",
-        about: "The loss window of what is `logged`: a process that dies has lost nothing that it answered longer ago than this. Once a write has waited so long, no more are answered before they are written.",
+        about: "The loss window of what is `logged`: a process that dies has lost at most what it answered within so long. Once a write has waited so long, no more are answered before they are written.",
         once: None,
         usual: Usual::Fixed("100"),
         apply: |options, text| milliseconds(text, 1, WINDOW_MS_MAX).map(|window| options.window = window),
