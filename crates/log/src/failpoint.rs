@@ -2,7 +2,8 @@
 //!
 //! `BARN_FAILPOINT=checkpoint-after-image=kill` kills it (SIGKILL) when it first comes there;
 //! `=stop` stops it (SIGSTOP); `=kill@3` waits for the third time. Several are separated by commas.
-//! The variable is read once; without it a place costs one load.
+//! The process first says so on its standard error, because it may be long in dying: threads that wait for
+//! a disk are waited for. The variable is read once; without it a place costs one load.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::sync::OnceLock;
@@ -25,6 +26,9 @@ pub const FAILPOINTS: [&str; 14] = [
     "recover-after-replay",
     "recover-after-segment",
 ];
+
+/// What the process says on its standard error when it has come to such a place, before the place's name.
+pub const REACHED: &str = "at the failpoint ";
 
 struct Armed {
     name: String,
@@ -59,6 +63,7 @@ pub(crate) fn failpoint(name: &'static str) {
         let passed =
             armed.passes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if passed.is_err() {
+            eprintln!("{REACHED}{name}");
             let _ = kill_process(getpid(), armed.signal);
         }
     }

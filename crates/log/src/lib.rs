@@ -53,7 +53,7 @@ mod tests;
 mod writer;
 
 pub use error::{LogError, OpenError};
-pub use failpoint::FAILPOINTS;
+pub use failpoint::{FAILPOINTS, REACHED};
 pub use log::{Admission, Log, Used};
 pub use options::LogOptions;
 pub use parse::Entry;

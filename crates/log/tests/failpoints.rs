@@ -5,7 +5,7 @@
 
 mod counting;
 
-use barn_log::FAILPOINTS;
+use barn_log::{FAILPOINTS, REACHED};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -41,6 +41,8 @@ fn a_process_that_dies_at_any_failpoint_loses_nothing_that_was_synced() {
             .output()
             .unwrap();
         assert_eq!(child.status.signal(), Some(9), "{name} was not met");
+        let told = String::from_utf8_lossy(&child.stderr);
+        assert!(told.lines().any(|line| line.strip_prefix(REACHED) == Some(name)), "{name}: {told}");
         let said = String::from_utf8_lossy(&child.stdout);
         let counts = said.lines().filter_map(|line| line.strip_prefix("synced ")?.parse::<u64>().ok());
         let said = counts.max().unwrap_or(0);

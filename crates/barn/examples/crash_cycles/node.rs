@@ -4,11 +4,12 @@ use crate::{PATIENCE, argument, number};
 use barn::Durability;
 use barn::node::{Node, NodeConfig};
 use barn_fabric::seam::{Random, Seeded};
-use barn_log::FAILPOINTS;
+use barn_log::{FAILPOINTS, REACHED};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Small, so that checkpoints come often.
@@ -39,6 +40,18 @@ pub(crate) struct NodeProcess {
     child: Child,
     /// Whether something in it will kill it.
     armed: Option<&'static str>,
+    /// When that was. The process may be there for a while longer: its threads wait for the disk.
+    reached: Arc<OnceLock<Instant>>,
+}
+
+/// Passes on what a node says on its standard error; keeps the moment at which it comes to its failpoint.
+fn listen(stderr: ChildStderr, reached: &OnceLock<Instant>) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        match line.starts_with(REACHED) {
+            true => _ = reached.set(Instant::now()),
+            false => eprintln!("{line}"),
+        }
+    }
 }
 
 impl NodeProcess {
@@ -78,8 +91,14 @@ impl NodeProcess {
         if let Some(name) = armed {
             command.env("BARN_FAILPOINT", format!("{name}=kill@{time}"));
         }
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        Ok(Self { child: child.map_err(|error| format!("a node: {error}"))?, armed })
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("a node: {error}"))?;
+        let reached = Arc::new(OnceLock::new());
+        if let Some(stderr) = child.stderr.take() {
+            let reached = reached.clone();
+            std::thread::spawn(move || listen(stderr, &reached));
+        }
+        Ok(Self { child, armed, reached })
     }
 
     /// Waits until it serves; false if it was killed on its way there, as it was meant to be.
@@ -207,6 +226,10 @@ impl Cluster {
                 "killed"
             }
         };
+        // It may have killed itself before anybody looked, and what was seen since was a process that was dying.
+        if let Some(reached) = process.reached.get() {
+            alive = alive.min(*reached);
+        }
         *self.ends.entry(end).or_default() += 1;
         let since = Instant::now();
         loop {
