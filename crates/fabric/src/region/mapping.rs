@@ -179,9 +179,7 @@ impl PrivateMemory {
     pub fn prefetch_for_store(&self, at: usize, bytes: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         for line in (at..at + bytes).step_by(barn_layout::limits::LINE_BYTES) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch does not fault, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.0.base.as_ptr().cast::<i8>().wrapping_add(line)) };
+            super::vector::prefetch_for_store(self.0.base.as_ptr().cast::<u8>().wrapping_add(line));
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = (at, bytes);

@@ -535,9 +535,7 @@ impl Words {
     pub fn prefetch_for_store(&self, offset: u64) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         if let Ok(at) = self.check(offset, WORD_BYTES) {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a prefetch does not fault, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.base.as_ptr().cast::<i8>().wrapping_add(at)) };
+            vector::prefetch_for_store(self.base.as_ptr().cast::<u8>().wrapping_add(at));
         }
         #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
         let _ = offset;

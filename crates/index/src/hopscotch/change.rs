@@ -102,8 +102,18 @@ pub(super) struct Effect {
     pub(super) overflowed: i64,
     /// Entries moved.
     pub(super) moves: u64,
+    /// Bytes of memory more than before, where that is known.
+    pub(super) memory: i64,
     /// Whether a decision was made at all: not, if what has expired was dropped on the way.
     pub(super) stored: bool,
+}
+
+impl Effect {
+    /// Whether it changes what is counted of a segment.
+    pub(super) fn counts(&self) -> bool {
+        let Self { keys, payload, overflowed, moves, memory, .. } = *self;
+        keys != 0 || payload != 0 || overflowed != 0 || moves != 0 || memory != 0
+    }
 }
 
 /// A segment being looked at.

@@ -143,25 +143,26 @@ pub(super) struct OneBucket<'a> {
 }
 
 impl OneBucket<'_> {
-    /// Looks a key up and changes it as `decide` says; also by how many bytes of memory more it has. None if
-    /// one bucket is not enough: nothing has been changed then, and what was decided is in `decided`.
+    /// Looks a key up and changes it as `decide` says; gives its version, as [`Effect::version`]. None if one bucket is
+    /// not enough: nothing has been changed then, and what was decided is in `decided`.
+    ///
+    /// What else it did is added to `effect`, which is not to be copied: to load two words at once that were just
+    /// stored one by one waits for all stores before them, and those of the log are far away.
     pub(super) fn change<'v>(
         &mut self,
         key: Key<'_>,
         decided: &mut Option<Decision<'v>>,
         decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
-    ) -> Option<(Effect, i64)> {
+        effect: &mut Effect,
+    ) -> Option<u64> {
         let spot = self.find(key)?;
         let found = &self.scratch.found;
         let decision = decided.get_or_insert_with(|| decide(spot.is_there().then_some(found)));
         match decision {
-            Decision::Keep => {
-                let version = if spot.is_there() { found.version } else { 0 };
-                Some((Effect { version, ..Effect::default() }, 0))
-            }
-            Decision::Remove if !spot.is_there() => Some((Effect::default(), 0)),
+            Decision::Keep => Some(if spot.is_there() { found.version } else { 0 }),
+            Decision::Remove if !spot.is_there() => Some(0),
             Decision::Remove => None,
-            Decision::Store { value, expires } => self.store(spot, key, value, *expires),
+            Decision::Store { value, expires } => self.store(spot, key, value, *expires, effect),
         }
     }
 
@@ -197,40 +198,50 @@ impl OneBucket<'_> {
         (header.bytes == shape.bucket_bytes).then_some(free)
     }
 
-    /// Gives the key a value.
-    fn store(&mut self, spot: Spot, key: Key<'_>, value: &[u8], expires: u64) -> Option<(Effect, i64)> {
-        let mut effect = Effect { stored: true, ..Effect::default() };
-        effect.payload = (key.bytes.len() + value.len()) as i64;
-        match spot.is_there() {
-            true => effect.payload -= (key.bytes.len() + self.scratch.found.value.len()) as i64,
-            false => effect.keys = 1,
-        }
+    /// Gives the key a value; gives its version.
+    fn store(
+        &mut self,
+        spot: Spot,
+        key: Key<'_>,
+        value: &[u8],
+        expires: u64,
+        effect: &mut Effect,
+    ) -> Option<u64> {
+        let payload = match spot.is_there() {
+            true => value.len() as i64 - self.scratch.found.value.len() as i64,
+            false => (key.bytes.len() + value.len()) as i64,
+        };
         let mut memory = 0;
-        match bucket::inline_control(tag(key.hash), key.bytes, value, expires, self.shape) {
+        let version = match bucket::inline_control(tag(key.hash), key.bytes, value, expires, self.shape) {
             Some(control) => {
-                effect.version = self.put_inline(spot, control, key.bytes, value, expires);
+                let version = self.put_inline(spot, control, key.bytes, value, expires);
                 self.heap.put_back(&mut self.scratch.bucket).ok()?;
+                version
             }
-            None => {
-                if let Some(version) = self.replace_outside(spot, key.bytes, value, expires) {
-                    effect.version = version;
-                    return Some((effect, 0));
+            None => match self.replace_outside(spot, key.bytes, value, expires) {
+                Some(version) => {
+                    effect.stored = true;
+                    return Some(version);
                 }
-                let place = self.make_outside(key.bytes, value, expires)?;
-                memory += self.memory_at(place.pointer());
-                effect.version = outside_version(place.pointer().address, place.version);
-                self.put_outside(spot, key, place.pointer());
-                if self.heap.put_back(&mut self.scratch.bucket).is_err() {
-                    self.drop_outside(place.pointer(), place.version);
-                    return None;
+                None => {
+                    let place = self.make_outside(key.bytes, value, expires)?;
+                    memory += self.memory_at(place.pointer());
+                    self.put_outside(spot, key, place.pointer());
+                    if self.heap.put_back(&mut self.scratch.bucket).is_err() {
+                        self.drop_outside(place.pointer(), place.version);
+                        return None;
+                    }
+                    outside_version(place.pointer().address, place.version)
                 }
-            }
-        }
+            },
+        };
         if let Some((pointer, version)) = spot.outside {
             memory -= self.memory_at(pointer);
             self.drop_outside(pointer, version);
         }
-        Some((effect, memory))
+        let keys = i64::from(!spot.is_there());
+        *effect = Effect { keys, payload, memory, stored: true, ..Effect::default() };
+        Some(version)
     }
 
     /// Bytes of memory that an object takes.

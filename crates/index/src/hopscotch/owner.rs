@@ -278,9 +278,9 @@ impl Owner {
     }
 
     /// Counts what a change did, and looks after the segment that it changed.
-    fn account(&mut self, heap: &mut Heap, number: u32, hash: u64, effect: Effect, memory: i64) {
+    fn account(&mut self, heap: &mut Heap, number: u32, hash: u64, effect: &Effect) {
         self.stats.updates += u64::from(effect.stored);
-        if (effect.keys, effect.payload, effect.overflowed, effect.moves, memory) == (0, 0, 0, 0, 0) {
+        if !effect.counts() {
             return;
         }
         self.stats.moves += effect.moves;
@@ -290,7 +290,7 @@ impl Owner {
             keys: before.keys.saturating_add_signed(effect.keys as i32),
             overflowed: before.overflowed.saturating_add_signed(effect.overflowed as i32),
             payload: before.payload.saturating_add_signed(effect.payload),
-            memory: before.memory.saturating_add_signed(memory),
+            memory: before.memory.saturating_add_signed(effect.memory),
         };
         self.segments[number as usize].counted = after;
         self.count(before, after);
@@ -401,10 +401,11 @@ impl Shard for Owner {
             let segment = self.segments[number as usize].segment;
             if round == 0 {
                 let Self { shape, scratch, .. } = &mut *self;
-                let changed = OneBucket { heap, segment, shape, scratch }.change(key, &mut decided, decide);
-                if let Some((effect, memory)) = changed {
-                    self.account(heap, number, key.hash, effect, memory);
-                    return Ok(effect.version);
+                let (mut bucket, mut effect) =
+                    (OneBucket { heap, segment, shape, scratch }, Effect::default());
+                if let Some(version) = bucket.change(key, &mut decided, decide, &mut effect) {
+                    self.account(heap, number, key.hash, &effect);
+                    return Ok(version);
                 }
             }
             let mut local = Objects::new(heap, self.shape.purpose);
@@ -412,9 +413,9 @@ impl Shard for Owner {
             let changed =
                 finish(work.change(key, &mut |found| decided.get_or_insert_with(|| decide(found)).clone()));
             match changed {
-                Ok(effect) => {
-                    let memory = local.commit().map_err(|unwritten| refused(unwritten.into()))?;
-                    self.account(heap, number, key.hash, effect, memory);
+                Ok(mut effect) => {
+                    effect.memory = local.commit().map_err(|unwritten| refused(unwritten.into()))?;
+                    self.account(heap, number, key.hash, &effect);
                     return Ok(effect.version);
                 }
                 Err(Failure::Crowded) => {
