@@ -64,15 +64,17 @@ impl Spot {
 struct Head([u64; HEAD_WORDS_MAX]);
 
 impl Head {
-    /// Those of a bucket that nobody holds, not even to read it.
+    /// Loads those of a bucket; whether nobody holds it, not even to read it.
     #[inline]
-    fn load(words: &Words, segment: Segment, index: usize, shape: &Shape) -> Option<Self> {
-        let mut head = [0; HEAD_WORDS_MAX];
+    fn load(&mut self, words: &Words, segment: Segment, index: usize, shape: &Shape) -> bool {
         let count = HEADER_WORDS + slots_at(HEAD_BYTES, shape.slots) / WORD_BYTES;
-        words.load_words(segment.offset(index, shape), head.get_mut(..count)?).ok()?;
-        let header = Header::from_words(head[0], head[1]);
+        let Some(into) = self.0.get_mut(..count) else { return false };
+        if words.load_words(segment.offset(index, shape), into).is_err() {
+            return false;
+        }
+        let header = Header::from_words(self.0[0], self.0[1]);
         let ours = header.allocated && header.incarnation == segment.incarnation;
-        (ours && header.word.mode() == LockMode::Free).then_some(Self(head))
+        ours && header.word.mode() == LockMode::Free
     }
 
     #[inline]
@@ -98,7 +100,7 @@ type Matched = Option<Option<(Pointer, u64)>>;
 impl Scratch {
     /// Looks whether an entry is of this key; if so, what it has is at hand. None if it cannot be told.
     #[inline]
-    fn matches(&mut self, heap: &Heap, shape: &Shape, spot: Spot, key: Key<'_>) -> Option<Matched> {
+    fn matches(&mut self, heap: &Heap, shape: &Shape, spot: Spot, key: &Key<'_>) -> Option<Matched> {
         let Self { bucket, outside, found, .. } = self;
         let header = heap.bring(spot.pointer.address, bucket).ok()?;
         if header.bytes != shape.bucket_bytes {
@@ -147,10 +149,11 @@ impl OneBucket<'_> {
     /// not enough: nothing has been changed then, and what was decided is in `decided`.
     ///
     /// What else it did is added to `effect`, which is not to be copied: to load two words at once that were just
-    /// stored one by one waits for all stores before them, and those of the log are far away.
+    /// stored one by one waits for all stores before them, and those of the log are far away. For the same reason the
+    /// key is borrowed, and a bucket's head loaded where it stays.
     pub(super) fn change<'v>(
         &mut self,
-        key: Key<'_>,
+        key: &Key<'_>,
         decided: &mut Option<Decision<'v>>,
         decide: &mut (dyn FnMut(Option<&Found>) -> Decision<'v> + Send),
         effect: &mut Effect,
@@ -168,15 +171,18 @@ impl OneBucket<'_> {
 
     /// Finds a key, or a free slot for it; the bucket and what the key has are at hand then.
     #[inline]
-    fn find(&mut self, key: Key<'_>) -> Option<Spot> {
+    fn find(&mut self, key: &Key<'_>) -> Option<Spot> {
         let Self { segment, shape, .. } = *self;
         let (heap, scratch) = (&*self.heap, &mut *self.scratch);
         let words = heap.words(segment.address.region())?;
         let home = shape.home(key.hash, segment.seed);
         let tag = tag(key.hash);
         let (mut free, mut chained) = (None, false);
+        let mut head = Head([0; HEAD_WORDS_MAX]);
         for index in [home, home + 1] {
-            let head = Head::load(words, segment, index, shape)?;
+            if !head.load(words, segment, index, shape) {
+                return None;
+            }
             let pointer = segment.bucket(index, shape);
             let mut spot =
                 Spot { pointer, version: head.version(), slot: 0, control: Control::FREE, outside: None };
@@ -202,7 +208,7 @@ impl OneBucket<'_> {
     fn store(
         &mut self,
         spot: Spot,
-        key: Key<'_>,
+        key: &Key<'_>,
         value: &[u8],
         expires: u64,
         effect: &mut Effect,
@@ -293,7 +299,7 @@ impl OneBucket<'_> {
     }
 
     /// Puts the place of a long entry into the slot at hand.
-    fn put_outside(&mut self, spot: Spot, key: Key<'_>, pointer: Pointer) {
+    fn put_outside(&mut self, spot: Spot, key: &Key<'_>, pointer: Pointer) {
         let (control, entry) = bucket::outside(tag(key.hash), pointer, key.hash);
         self.slot(spot, control, 0).copy_from_slice(&entry);
         self.put_control(spot, control);

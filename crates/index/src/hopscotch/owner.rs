@@ -403,7 +403,7 @@ impl Shard for Owner {
                 let Self { shape, scratch, .. } = &mut *self;
                 let (mut bucket, mut effect) =
                     (OneBucket { heap, segment, shape, scratch }, Effect::default());
-                if let Some(version) = bucket.change(key, &mut decided, decide, &mut effect) {
+                if let Some(version) = bucket.change(&key, &mut decided, decide, &mut effect) {
                     self.account(heap, number, key.hash, &effect);
                     return Ok(version);
                 }
