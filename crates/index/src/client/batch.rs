@@ -14,20 +14,31 @@ use barn_layout::table::Outcome;
 use barn_transaction::{ClientError, Waits};
 use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// Keys that are hashed and looked up together.
 const GROUP: usize = 64;
+
+/// From so many keys on, a node whose memory is mapped here is asked in two messages: while it answers the second,
+/// the answer to the first is read. 16: less is not worth another message, which costs as much as some keys.
+const HALVED_MIN: usize = 16;
 
 /// What was found for each of many keys, in memory that is used again.
 #[derive(Debug, Default)]
 pub struct Answers {
     found: Vec<Found>,
     looked: Vec<Looked>,
+    /// Of the messages that are under way together.
+    asked: [Asked; 2],
+    count: usize,
+}
+
+/// A question about some keys, and its answer.
+#[derive(Debug, Default)]
+struct Asked {
     message: Vec<u8>,
     reply: Vec<u8>,
-    count: usize,
 }
 
 fn is_settled(looked: Looked) -> bool {
@@ -55,6 +66,25 @@ async fn all<F: Future<Output = Result<(), TableError>>>(
         }
     })
     .await
+}
+
+/// Drives the first until it is done, and meanwhile the other; also what came of that, if it is done, too.
+async fn beside<T, E>(
+    first: impl Future<Output = Result<T, E>>,
+    mut other: Pin<&mut impl Future<Output = Result<T, E>>>,
+) -> Result<Option<Result<T, E>>, E> {
+    let (mut first, mut other_done) = (pin!(first), None);
+    poll_fn(|cx| {
+        let done = first.as_mut().poll(cx);
+        if other_done.is_none()
+            && let Poll::Ready(done) = other.as_mut().poll(cx)
+        {
+            other_done = Some(done);
+        }
+        done
+    })
+    .await?;
+    Ok(other_done)
 }
 
 impl Answers {
@@ -121,6 +151,27 @@ impl Answers {
             }
         }
         settled
+    }
+
+    /// Takes a node's answers to the keys at these places; what it could not answer yet is asked for `again`.
+    fn take(&mut self, places: &[usize], reply: &[u8], again: &mut Vec<usize>) -> Result<(), TableError> {
+        let mut rest = reply;
+        for at in places.iter().copied() {
+            let (said, value) = next_answer(&mut rest).map_err(malformed)?;
+            match judge(said.outcome.get(), value)? {
+                Outcome::Done => {
+                    let found = &mut self.found[at];
+                    found.value.clear();
+                    found.value.extend_from_slice(value);
+                    found.version = said.version.get();
+                    found.expires = said.expires.get();
+                    self.looked[at] = Looked::Found;
+                }
+                Outcome::Again => again.push(at),
+                _ => self.looked[at] = Looked::Absent,
+            }
+        }
+        Ok(())
     }
 
     /// Which of some keys are not settled, and where their answers go.
@@ -332,33 +383,37 @@ impl Table {
     ) -> Result<(), TableError> {
         let link = &self.inner.shards[shard];
         let mut left = places.to_vec();
-        let (mut message, mut reply) =
-            (std::mem::take(&mut answers.message), std::mem::take(&mut answers.reply));
+        let mut asked = std::mem::take(&mut answers.asked);
         while !left.is_empty() {
             let count = batch(&left, |at| key(at).bytes.len());
-            wire::begin(&mut message, link.part.table, link.part.shard, count as u16);
-            for at in &left[..count] {
-                wire::add_key(&mut message, key(*at).bytes);
-            }
-            self.ask(link, Method::Get, &message, &mut reply, waits.left()).await?;
-            Counts::add(&self.inner.counts.requests, count as u64);
-            let mut rest = &reply[..];
-            let mut again = Vec::new();
-            for at in left.drain(..count) {
-                let (said, value) = next_answer(&mut rest).map_err(malformed)?;
-                match judge(said.outcome.get(), value)? {
-                    Outcome::Done => {
-                        let found = &mut answers.found[at];
-                        found.value.clear();
-                        found.value.extend_from_slice(value);
-                        found.version = said.version.get();
-                        found.expires = said.expires.get();
-                        answers.looked[at] = Looked::Found;
+            let halved = count >= HALVED_MIN && self.client.reach().is_mapped();
+            let first = if halved { count / 2 } else { count };
+            let (mut again, [one, two]) = (Vec::new(), &mut asked);
+            // Not before it is polled: the second message is put together while the first is on its way.
+            let ask = async |asked: &mut Asked, places: &[usize]| {
+                let Asked { message, reply } = asked;
+                wire::begin(message, link.part.table, link.part.shard, places.len() as u16);
+                places.iter().for_each(|at| wire::add_key(message, key(*at).bytes));
+                self.ask(link, Method::Get, message, reply, waits.left()).await
+            };
+            let (places, rest) = left[..count].split_at(first);
+            if rest.is_empty() {
+                ask(one, places).await?;
+                answers.take(places, &one.reply, &mut again)?;
+            } else {
+                {
+                    let mut second = pin!(ask(two, rest));
+                    let second_done = beside(ask(one, places), second.as_mut()).await?;
+                    answers.take(places, &one.reply, &mut again)?;
+                    match second_done {
+                        Some(done) => done?,
+                        None => second.await?,
                     }
-                    Outcome::Again => again.push(at),
-                    _ => answers.looked[at] = Looked::Absent,
                 }
+                answers.take(rest, &two.reply, &mut again)?;
             }
+            Counts::add(&self.inner.counts.requests, count as u64);
+            left.drain(..count);
             if !again.is_empty() {
                 left.splice(0..0, again);
                 if !waits.next().await {
@@ -366,7 +421,7 @@ impl Table {
                 }
             }
         }
-        (answers.message, answers.reply) = (message, reply);
+        answers.asked = asked;
         Ok(())
     }
 }
