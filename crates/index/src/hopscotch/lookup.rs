@@ -9,9 +9,8 @@
 
 use super::bucket::{self, Entry, Slots, entry_version, tag};
 use super::directory::{Directory, Excerpt, Segment};
-use super::in_place::{
-    Bucket, FEW_SLOTS, FEW_WORDS, Likely, MORE_WORDS, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut,
-};
+use super::group;
+use super::in_place::{Bucket, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut};
 use super::shape::Shape;
 use crate::client::buffers::Buffers;
 use crate::client::memory::{Memory, Unreadable};
@@ -32,10 +31,6 @@ pub struct Roots {
     shape: Shape,
     directory: Directory<Segment>,
 }
-
-/// Keys that are looked up together: as many as keep the memory busy, and few enough to stay in the
-/// nearest cache.
-const GROUP: usize = 32;
 
 /// Places of a directory that counts as small: 1.5 MiB.
 const SMALL_PLACES_MAX: usize = 1 << 16;
@@ -302,7 +297,7 @@ impl Roots {
     }
 
     /// As [`Self::look_mapped`], of many keys. Fails with the region that is not mapped, or with none where
-    /// there is no such memory.
+    /// there is no such memory; gives one that was read.
     #[inline]
     pub(crate) fn look_many_mapped<'m>(
         &self,
@@ -311,87 +306,20 @@ impl Roots {
         found: &mut [Found],
         looked: &mut [Looked],
     ) -> Result<Option<RegionId>, Option<RegionId>> {
-        // All of a shard's regions are one node's, so that one of them speaks for all.
-        let mut read = None;
-        let groups = keys.chunks(GROUP).zip(found.chunks_mut(GROUP)).zip(looked.chunks_mut(GROUP));
-        for ((keys, found), looked) in groups {
-            read = match self.shape.slots <= FEW_SLOTS {
-                true => self.look_group::<FEW_WORDS>(&mapped, keys, found, looked)?,
-                false => self.look_group::<MORE_WORDS>(&mapped, keys, found, looked)?,
-            }
-            .or(read);
-        }
-        Ok(read)
-    }
-
-    /// Looks up to [`GROUP`] keys up, step by step: all buckets are asked for, then all are opened and
-    /// their slots asked for, then all are taken. Gives a region that was read.
-    #[inline]
-    fn look_group<'m, const WORDS: usize>(
-        &self,
-        mapped: &impl Fn(RegionId) -> Result<&'m Words, RegionId>,
-        keys: &[Key<'_>],
-        found: &mut [Found],
-        looked: &mut [Looked],
-    ) -> Result<Option<RegionId>, Option<RegionId>> {
         let shape = &self.shape;
-        // By number, not side by side: each of the loops is short, and begins often.
-        let count = keys.len().min(GROUP).min(found.len()).min(looked.len());
-        let mut places: [Option<Place<'_>>; GROUP] = [None; GROUP];
+        // All of a shard's regions are one node's, so that one of them speaks for all.
         let mut last: Option<(RegionId, &Words)> = None;
-        for at in 0..count {
-            let key = &keys[at];
-            let Some(segment) = self.segment(*key) else { continue };
+        let home = |key: &Key<'_>| {
+            let Some(segment) = self.segment(*key) else { return Ok(None) };
             let region = segment.address.region();
             let words = match last {
                 Some((known, words)) if known == region => words,
                 _ => mapped(region).map_err(Some)?,
             };
             last = Some((region, words));
-            let home = Place::new(words, segment, shape.home(key.hash, segment.seed), shape);
-            home.prefetch(shape);
-            places[at] = Some(home);
-        }
-        // A bit for each key: whether it is looked for in the bucket after its home.
-        let mut next = 0u64;
-        let mut likely = [Likely::default(); GROUP];
-        for at in 0..count {
-            let Some(home) = &mut places[at] else { continue };
-            match home.seek::<WORDS>(shape, keys[at]) {
-                Ok(Some(there)) => likely[at] = there,
-                Ok(None) => {
-                    *home = home.next(shape);
-                    home.prefetch(shape);
-                    next |= 1 << at;
-                }
-                // It is not known to be anywhere.
-                Err(_) => {}
-            }
-        }
-        let mut left = next;
-        while left != 0 {
-            let at = left.trailing_zeros() as usize;
-            left &= left - 1;
-            if let Some(place) = &places[at]
-                && let Ok(Some(there)) = place.seek::<WORDS>(shape, keys[at])
-            {
-                likely[at] = there;
-            }
-        }
-        for at in 0..count {
-            let Some(place) = &places[at] else {
-                looked[at] = Looked::Stale;
-                continue;
-            };
-            let (key, found) = (&keys[at], &mut found[at]);
-            if likely[at].is_somewhere() && place.take_likely(likely[at], shape, key, found) == Ok(true) {
-                looked[at] = Looked::Found;
-                continue;
-            }
-            // In neither of the two at first sight, or a writer was there: the rules decide.
-            let home = if next >> at & 1 == 1 { place.previous(shape) } else { *place };
-            looked[at] = home.look_around(shape, *key, found).map_err(|_| None)?;
-        }
+            Ok(Some(Place::new(words, segment, shape.home(key.hash, segment.seed), shape)))
+        };
+        group::look(shape, home, None, keys, found, looked)?;
         Ok(last.map(|(region, _)| region))
     }
 }

@@ -14,6 +14,7 @@ mod change;
 mod count;
 mod directory;
 mod figures;
+mod group;
 mod in_place;
 mod local;
 mod lookup;

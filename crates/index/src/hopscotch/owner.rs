@@ -4,6 +4,7 @@ use super::bucket::{self, Entry, Slots, entry_version};
 use super::change::{Effect, Failure, Work};
 use super::count::count;
 use super::directory::{Directory, Excerpt, Segment};
+use super::group;
 use super::in_place::Place;
 use super::local::{Peek, finish};
 use super::one_bucket::{OneBucket, Scratch};
@@ -509,6 +510,23 @@ impl Shard for Owner {
 
     fn stats(&self) -> ShardStats {
         self.stats.clone()
+    }
+
+    fn glance(&mut self, heap: &Heap, keys: &[Key<'_>], found: &mut [Found], looked: &mut [Looked]) {
+        let home = |key: &Key<'_>| match self.segments.get(self.directory.get(key.hash) as usize) {
+            Some(known) => Ok(self.home(heap, known.segment, *key)),
+            None => Ok(None),
+        };
+        if group::look(&self.shape, home, (), keys, found, looked).is_err() {
+            return looked.fill(Looked::Unsettled);
+        }
+        let (mut gets, mut hits) = (0, 0);
+        for looked in looked {
+            gets += u64::from(matches!(looked, Looked::Found | Looked::Absent));
+            hits += u64::from(*looked == Looked::Found);
+        }
+        self.stats.gets += gets;
+        self.stats.hits += hits;
     }
 
     fn prefetch(&self, heap: &Heap, key: Key<'_>) {

@@ -17,7 +17,7 @@ pub use reopen::Reopened;
 pub use shard::{Decision, Shard, ShardStats};
 
 use crate::error::Refused;
-use crate::key::{Found, Key};
+use crate::key::{Found, Key, Looked};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
 use crate::wire::{self, Malformed, Method, Update, next_key, next_update, split};
 use crate::{cache, cuckoo, hopscotch, tree};
@@ -68,6 +68,8 @@ pub struct Tables {
     /// The configuration's version when dropped tables were last looked for.
     swept: u64,
     found: Found,
+    /// What was found of keys that were looked up at once: short values.
+    glanced: Vec<Found>,
     /// Keys of a batch that is being answered, for combining.
     later: Vec<bool>,
     counts: OperationCounts,
@@ -208,10 +210,10 @@ impl Tables {
         if at > 0 {
             self.shards.swap(at, at - 1);
         }
-        let Self { shards, found, later, counts, .. } = self;
+        let Self { shards, found, glanced, later, counts, .. } = self;
         let held = &mut shards[at.saturating_sub(1)].1;
         let handled = Handled::default();
-        let mut at = Request { held, found, later, counts, heap, now, durability, handled };
+        let mut at = Request { held, found, glanced, later, counts, heap, now, durability, handled };
         let done = match method {
             Method::Get => at.get(count, rest, answer),
             Method::Update => at.update(count, rest, answer),
@@ -330,6 +332,7 @@ pub struct Part {
 struct Request<'a> {
     held: &'a mut Held,
     found: &'a mut Found,
+    glanced: &'a mut Vec<Found>,
     later: &'a mut Vec<bool>,
     counts: &'a mut OperationCounts,
     heap: &'a mut Heap,
@@ -370,6 +373,8 @@ impl Request<'_> {
         self.counts.get += u64::from(count);
         let seed = self.held.options.seed;
         let mut group = [Key { bytes: &[], hash: 0 }; GET_GROUP];
+        let mut looked = [Looked::Unsettled; GET_GROUP];
+        self.glanced.resize_with(GET_GROUP, Found::default);
         for done in 0..count {
             let at = usize::from(done) % GET_GROUP;
             if at == 0 {
@@ -378,14 +383,19 @@ impl Request<'_> {
                     *key = Key::new(seed, next_key(&mut rest)?);
                 }
                 if keys.len() > 1 {
-                    keys.iter().for_each(|key| self.held.shard.prefetch(self.heap, *key));
-                    keys.iter().for_each(|key| self.held.shard.prefetch_more(self.heap, *key));
+                    self.held.shard.glance(self.heap, keys, self.glanced, &mut looked[..keys.len()]);
                 }
             }
-            let key = group[at];
-            match self.held.shard.get(self.heap, key, self.found) {
-                Ok(true) if self.found.expires == 0 || !self.found.is_expired(self.now.ms()) => {
-                    let Found { value, version, expires } = &self.found;
+            let (there, found) = match looked[at] {
+                Looked::Found => (Ok(true), &self.glanced[at]),
+                Looked::Absent => (Ok(false), &*self.found),
+                Looked::Unsettled | Looked::Stale => {
+                    (self.held.shard.get(self.heap, group[at], self.found), &*self.found)
+                }
+            };
+            match there {
+                Ok(true) if found.expires == 0 || !found.is_expired(self.now.ms()) => {
+                    let Found { value, version, expires } = found;
                     match fits(answer, value.len(), count - done) {
                         true => add_answer(answer, Outcome::Done, *version, *expires, value),
                         false => add_answer(answer, Outcome::Again, 0, 0, &[]),

@@ -1,7 +1,7 @@
 //! A shard: the part of a table that one node holds. One trait for all kinds.
 
 use crate::error::Refused;
-use crate::key::{Found, Key};
+use crate::key::{Found, Key, Looked};
 use barn_heap::Heap;
 use barn_layout::Address;
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,14 @@ pub trait Shard: Send {
     /// Asks for what a `get` of this key will look at next, once that has come.
     fn prefetch_more(&self, heap: &Heap, key: Key<'_>) {
         let _ = (heap, key);
+    }
+
+    /// Looks many keys up at once, as far as that can be told at once and their values are short: into `found`, where
+    /// `looked` says so. What is left [`Looked::Unsettled`] or [`Looked::Stale`] is for `get`.
+    fn glance(&mut self, heap: &Heap, keys: &[Key<'_>], found: &mut [Found], looked: &mut [Looked]) {
+        let _ = found;
+        keys.iter().for_each(|key| self.prefetch(heap, *key));
+        looked.fill(Looked::Unsettled);
     }
 
     /// Asks for what a change of this key will look at.
