@@ -372,6 +372,7 @@ impl Shard for Owner {
         self.stats.gets += 1;
         let Some(known) = self.segments.get(self.directory.get(key.hash) as usize) else { return Ok(false) };
         if let Some(home) = self.home(heap, known.segment, key) {
+            home.prefetch_all(&self.shape);
             match home.look_around(&self.shape, key, found) {
                 Ok(Looked::Found) => {
                     self.stats.hits += 1;
