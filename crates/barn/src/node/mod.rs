@@ -9,6 +9,7 @@ mod config;
 mod durable;
 mod figures;
 mod histogram;
+mod memory;
 mod restart;
 mod service;
 mod spaces;
@@ -31,8 +32,8 @@ use barn_cluster::{
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
-    ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, RegionOptions, Registry, Rights,
-    Stopper, VerbsOption, block_on,
+    ConnectOptions, Connection, NodeOptions, NodeStats, Region, RegionId, Registry, Rights, Stopper,
+    VerbsOption, block_on,
 };
 use barn_heap::{Heap, HeapOptions};
 use barn_index::node::{Reopened, Tables};
@@ -315,9 +316,7 @@ impl Node {
     ) -> Result<(), Error> {
         let mut near = self.regions.last().map(|(id, _)| *id);
         let held: u64 = self.regions.iter().map(|(_, region)| region.bytes()).sum();
-        for bytes in config.regions(held) {
-            let wanted = RegionOptions { bytes, remote: Rights::READ, huge: true };
-            let region = Region::allocate(&wanted).map_err(|error| Error::Node(error.to_string()))?;
+        for region in memory::allocate(&config.regions(held).collect::<Vec<_>>())? {
             let placed = self.place_region(near, region.bytes())?;
             register(registry, placed.region, &region)?;
             heap.add_region(placed.region, region.words().clone())
