@@ -21,6 +21,32 @@ fn config() -> NodeConfig {
 }
 
 #[test]
+fn as_many_keys_as_are_asked_for_have_each_its_own_value() {
+    let barn = Barn::embedded_with(config()).unwrap();
+    let keys: Vec<Vec<u8>> = (0..140).map(|at| format!("key {at}").into_bytes()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for kind in KINDS {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap();
+        // Every seventh is not there, and some are too long for a slot.
+        let value = |at: usize| (at % 7 != 3).then(|| vec![at as u8; if at % 5 == 0 { 300 } else { 9 }]);
+        for (at, key) in keys.iter().enumerate() {
+            value(at).map(|value| table.put(key, &value).unwrap());
+        }
+        for way in WAYS {
+            let table = table.read_by(way);
+            // Groups at the node have 32 keys, so that some end with a group of one.
+            for count in (0..=keys.len()).filter(|count| count % 32 < 4 || count % 31 == 0) {
+                for first in [0, keys.len() - count] {
+                    let wanted: Vec<_> = (first..first + count).map(value).collect();
+                    let found = table.get_many(&keys[first..first + count]).unwrap();
+                    assert_eq!(found, wanted, "{kind} {way}: {count} keys from {first} on");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_kind_does_what_the_interface_says() {
     let barn = Barn::embedded_with(config()).unwrap();
     for kind in KINDS {

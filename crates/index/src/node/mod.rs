@@ -382,6 +382,8 @@ impl Request<'_> {
                 for key in &mut *keys {
                     *key = Key::new(seed, next_key(&mut rest)?);
                 }
+                // Nothing is known of these yet, whatever became of the last ones.
+                looked.fill(Looked::Unsettled);
                 if keys.len() > 1 {
                     self.held.shard.glance(self.heap, keys, self.glanced, &mut looked[..keys.len()]);
                 }
