@@ -28,14 +28,17 @@ fn as_many_keys_as_are_asked_for_have_each_its_own_value() {
     for kind in KINDS {
         let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap();
         // Every seventh is not there, and some are too long for a slot.
-        let value = |at: usize| (at % 7 != 3).then(|| vec![at as u8; if at % 5 == 0 { 300 } else { 9 }]);
+        let value = |at: usize| {
+            let bytes = if at.is_multiple_of(5) { 300 } else { 9 };
+            (at % 7 != 3).then(|| vec![at as u8; bytes])
+        };
         for (at, key) in keys.iter().enumerate() {
             value(at).map(|value| table.put(key, &value).unwrap());
         }
         for way in WAYS {
             let table = table.read_by(way);
             // Groups at the node have 32 keys, so that some end with a group of one.
-            for count in (0..=keys.len()).filter(|count| count % 32 < 4 || count % 31 == 0) {
+            for count in (0..=keys.len()).filter(|count| count % 32 < 4 || count.is_multiple_of(31)) {
                 for first in [0, keys.len() - count] {
                     let wanted: Vec<_> = (first..first + count).map(value).collect();
                     let found = table.get_many(&keys[first..first + count]).unwrap();
