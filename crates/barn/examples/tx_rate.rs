@@ -22,6 +22,7 @@ fn main() -> Result<(), Error> {
         let each = time(seconds, || {
             let (one, two) = (pick(below), pick(below));
             barn.transaction(|tx| {
+                tx.fetch(&[one, two])?;
                 for pointer in [one, two] {
                     let mut body = [0; 64];
                     body.copy_from_slice(tx.read(pointer)?);
@@ -46,6 +47,7 @@ fn main() -> Result<(), Error> {
     let each = time(seconds, || {
         let four = [pick(OBJECTS), pick(OBJECTS), pick(OBJECTS), pick(OBJECTS)];
         barn.transaction(|tx| {
+            tx.fetch(&four)?;
             let mut sum = 0;
             for pointer in four {
                 sum += u64::from(tx.read(pointer)?[0]);
@@ -63,6 +65,7 @@ fn main() -> Result<(), Error> {
 async fn add(client: &Client, pair: [Pointer; 2]) -> Result<(), RunError<ClientError>> {
     client
         .run(RunOptions::default(), async |tx: &mut Transaction| {
+            tx.fetch(&pair).await?;
             for pointer in pair {
                 let mut body = [0; 64];
                 body.copy_from_slice(tx.read(pointer).await?);

@@ -109,9 +109,10 @@ impl Barn {
         loop {
             let mut tx = Tx { inner: self.client.begin_attempt(&attempts) };
             let outcome = body(&mut tx);
-            if let Some(done) = block_on_alone(self.client.finish(tx.inner, outcome, &mut attempts)) {
+            if let Some(done) = block_on_alone(self.client.finish(&mut tx.inner, outcome, &mut attempts)) {
                 return Ok(done?);
             }
+            drop(tx);
             block_on(attempts.next::<Error>(&self.client))?;
         }
     }

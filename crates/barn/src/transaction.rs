@@ -18,12 +18,25 @@ pub struct Tx {
 impl Tx {
     /// Reads an object's bytes.
     pub fn read(&mut self, pointer: Pointer) -> Result<&[u8], Error> {
-        Ok(block_on_alone(self.inner.read(pointer))?)
+        // Where memory is mapped here a future, and who drives it, would take longer than the read.
+        if !self.inner.read_at_once(pointer)? {
+            block_on_alone(self.inner.read(pointer))?;
+        }
+        Ok(self.inner.bytes(pointer).unwrap_or_default())
+    }
+
+    /// Reads objects all at once, which takes about as long as to read one; [`read`](Self::read) then has them at
+    /// hand.
+    pub fn fetch(&mut self, pointers: &[Pointer]) -> Result<(), Error> {
+        Ok(block_on(self.inner.fetch(pointers))?)
     }
 
     /// Replaces an object's bytes, which keep their length.
     pub fn write(&mut self, pointer: Pointer, bytes: &[u8]) -> Result<(), Error> {
-        Ok(block_on(self.inner.write(pointer, bytes))?)
+        if self.inner.read_at_once(pointer)? {
+            return Ok(self.inner.replace(pointer, bytes)?);
+        }
+        Ok(block_on_alone(self.inner.write(pointer, bytes))?)
     }
 
     /// Makes an object of bytes.

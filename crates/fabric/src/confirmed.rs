@@ -5,7 +5,7 @@
 //! [`versioned`](crate::region::versioned)). Elsewhere the words of one READ may come in any order:
 //! then only what the bytes say of themselves, a checksum, tells whether they belong together.
 
-use crate::drive;
+use crate::drive::Fetching;
 use crate::error::OperationError;
 use crate::link::Place;
 use crate::region::{Ordering, Rights, Words, fence};
@@ -32,7 +32,7 @@ pub struct Confirmed<'a>(Way<'a>);
 
 #[derive(Debug)]
 enum Way<'a> {
-    Mapped { region: &'a RemoteRegion, offset: u64, into: &'a mut [u8], fetching: bool },
+    Mapped { region: &'a RemoteRegion, offset: u64, into: &'a mut [u8], fetching: Option<Fetching> },
     Posted(Transfer<'a>),
 }
 
@@ -42,7 +42,7 @@ impl RemoteRegion {
     #[inline]
     pub fn read_confirmed<'a>(&'a self, offset: u64, into: &'a mut [u8]) -> Confirmed<'a> {
         Confirmed(match self.place() {
-            Place::Mapped { .. } => Way::Mapped { region: self, offset, into, fetching: false },
+            Place::Mapped { .. } => Way::Mapped { region: self, offset, into, fetching: None },
             Place::Keyed(_) => Way::Posted(self.read(offset, into)),
         })
     }
@@ -80,13 +80,11 @@ impl Future for Confirmed<'_> {
                 Pin::new(transfer).poll(cx).map(|done| done.map(|()| Confirmation::Unordered))
             }
             Way::Mapped { region, offset, into, fetching } => {
-                if drive::interleaved() && !*fetching {
-                    *fetching = true;
+                let fetching = fetching.get_or_insert_with(|| {
                     region.prefetch(*offset, into.len());
-                    drive::poll_again();
-                    return Poll::Pending;
-                }
-                Poll::Ready(load(region, *offset, into))
+                    Fetching::default()
+                });
+                Pin::new(fetching).poll(cx).map(|()| load(region, *offset, into))
             }
         }
     }

@@ -68,7 +68,7 @@ pub use {
     call::{Call, Receive, Sending},
     confirmed::{Confirmation, Confirmed},
     connection::{ConnectOptions, Connecting, Connection, Messaging},
-    drive::{Pipeline, block_on, block_on_alone},
+    drive::{Fetching, Pipeline, block_on, block_on_alone},
     error::{CallError, ConnectError, OpenError, OperationError},
     link::{Guarantees, WHOLE_WORDS_BYTES_MAX, WordOrder},
     node::{Node, NodeError, NodeOptions, NodeStats, Stopper, TransportStats},

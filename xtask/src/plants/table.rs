@@ -327,6 +327,7 @@ pub(super) const PLANTS: &[Plant] = &[
     // Commits: what the client must not leave out.
     Plant { name: "validation_skipped", gate: histories(), fails: ONE_ORDER },
     Plant { name: "read_only_not_validated", gate: histories(), fails: ONE_ORDER },
+    Plant { name: "read_together_not_validated", gate: histories(), fails: ONE_ORDER },
     Plant { name: "told_before_decided", gate: histories(), fails: ONE_ORDER },
     Plant { name: "validation_ignores_locks", gate: model(CONFLICTING), fails: CONFLICTING },
     // Commits: what the node must not.

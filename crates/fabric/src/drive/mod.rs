@@ -23,8 +23,10 @@ pub use pipeline::Pipeline;
 use barn_layout::planted;
 use rustix::fd::OwnedFd;
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Something that a driver can sleep on: a connection with an answer outstanding.
@@ -149,6 +151,27 @@ pub(crate) fn park_on(sleeper: Option<Arc<dyn Sleeper>>, timeout: Option<Duratio
 pub(crate) fn poll_again() {
     if parking() && !planted("fetch_slept_on") {
         park_on(None, None);
+    }
+}
+
+/// Memory was asked for that others of this thread need not wait for: they run once, if there are any.
+#[derive(Debug, Default)]
+#[must_use = "a future does nothing unless it is driven"]
+pub struct Fetching {
+    others_ran: bool,
+}
+
+impl Future for Fetching {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.others_ran || !interleaved() {
+            return Poll::Ready(());
+        }
+        self.others_ran = true;
+        poll_again();
+        Poll::Pending
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Commit<'a> {
     pub(crate) table: &'a Table,
     pub(crate) id: TransactionId,
     /// The nodes whose objects it changes, as places in the table.
-    pub(crate) writers: Vec<usize>,
+    pub(crate) writers: &'a [usize],
     /// When it has to be over, on the client's clock.
     pub(crate) ends: Duration,
     /// What the clock showed when it began.
@@ -105,15 +105,22 @@ impl Commit<'_> {
 }
 
 impl Transaction {
-    /// The nodes whose objects it changes, as places in the table.
-    fn writers(&self) -> Vec<usize> {
+    /// The nodes whose objects it changes, as places in the table; the first of them, too.
+    fn writers(&self) -> (Option<usize>, Vec<usize>) {
+        let changed = |entry: &&Entry| entry.change.is_some() && !self.is_unmade(entry);
+        let mut nodes = self.entries.iter().filter(changed).map(|entry| entry.node);
+        let Some(first) = nodes.next() else { return (None, Vec::new()) };
+        // Mostly there is one, of which no list has to be made.
         let mut writers = Vec::new();
-        for entry in self.entries.iter().filter(|entry| entry.change.is_some() && !self.is_unmade(entry)) {
-            if !writers.contains(&entry.node) {
-                writers.push(entry.node);
+        for node in nodes.filter(|node| *node != first) {
+            if writers.is_empty() {
+                writers.push(first);
+            }
+            if !writers.contains(&node) {
+                writers.push(node);
             }
         }
-        writers
+        (Some(first), writers)
     }
 
     /// Commits: all of the transaction's changes, or none.
@@ -121,8 +128,14 @@ impl Transaction {
     /// `Ok` means that it has been carried out, in one moment between the call and its return, and
     /// that everything it read was true at that moment.
     pub async fn commit(mut self) -> Result<Committed, CommitError> {
+        self.end().await
+    }
+
+    /// The same. Nothing is to be done with the transaction afterwards.
+    pub(super) async fn end(&mut self) -> Result<Committed, CommitError> {
+        let (mut request, mut reply) = (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
         let inner = &*self.client.inner;
-        let Some(table) = self.table.clone() else {
+        let Some(table) = self.table.as_deref() else {
             // It has touched nothing.
             let id = TransactionId { session: 0.into(), number: 0.into() };
             return Ok(Committed { id, nodes: 0 });
@@ -130,31 +143,27 @@ impl Transaction {
         // ORDER: Relaxed: only that numbers differ matters.
         let number = inner.next_number.fetch_add(1, Ordering::Relaxed);
         let id = TransactionId { session: table.session.into(), number: number.into() };
-        let writers = self.writers();
+        let (first, several) = self.writers();
+        let writers = if several.is_empty() { first.as_slice() } else { &several };
         let nodes = writers.len();
         let began = inner.now();
         let ends = began.saturating_add(self.left_at(began));
-        let alone = match writers[..] {
-            [node] => self.entries.iter().all(|entry| entry.change.is_some() || entry.node == node),
+        let alone = match writers {
+            [node] => self.entries.iter().all(|entry| entry.change.is_some() || entry.node == *node),
             _ => false,
         };
+        let commit = Commit { inner, transaction: self, table, id, writers, ends, began };
         let outcome = if alone {
-            let (mut request, mut reply) =
-                (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
-            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends, began };
             let done = prepare::alone(&commit, &mut request, &mut reply).await;
-            let outcome = settle(&commit, done).await;
-            (self.request, self.reply) = (request, reply);
-            outcome
+            settle(&commit, done).await
+        } else if nodes == 0 {
+            validate::read_only(&commit).await
         } else {
-            let commit = Commit { inner, transaction: &self, table: &table, id, writers, ends, began };
-            if nodes == 0 {
-                validate::read_only(&commit).await
-            } else {
-                let done = across(&commit).await;
-                settle(&commit, done).await
-            }
+            // In a box, as are other long ways: the future of a small transaction stays small.
+            let done = Box::pin(across(&commit)).await;
+            settle(&commit, done).await
         };
+        (self.request, self.reply) = (request, reply);
         let inner = &*self.client.inner;
         if inner.activity.is_doomed(&self.guard) && nodes == 0 {
             // What it read may have been given another shape meanwhile.
@@ -198,7 +207,7 @@ async fn settle(commit: &Commit<'_>, done: Result<(), Stopped>) -> Result<(), Co
         Err(Stopped::Refused(error)) => Err(error),
         Err(Stopped::Unknown) => {
             ClientStats::add(&commit.inner.stats.resolved, 1);
-            resolve(commit).await
+            Box::pin(resolve(commit)).await
         }
     }
 }

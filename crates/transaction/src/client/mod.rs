@@ -14,6 +14,7 @@ mod activity_tests;
 mod atomics;
 mod backoff;
 mod commit;
+mod fetch;
 mod glance;
 mod keeper;
 pub(crate) mod phase;

@@ -128,7 +128,12 @@ impl Inner {
                 self.read_into(&link, pointer, buffer, limit).await
             }
         };
-        read.map_err(|failed| match failed {
+        read.map_err(|failed| self.unread(session, pointer, failed))
+    }
+
+    /// What it means that an object could not be read.
+    pub(crate) fn unread(&self, session: u64, pointer: Pointer, failed: Failed) -> ClientError {
+        match failed {
             Failed::Client(error) => error,
             // Out of bounds: whatever the pointer was made from, no object is there.
             Failed::Link(
@@ -136,7 +141,7 @@ impl Inner {
                 | barn_fabric::OperationError::Misaligned { .. },
             ) => ClientError::Freed { pointer },
             Failed::Link(error) => self.broken(session, error.into()),
-        })
+        }
     }
 
     /// Whether what was read from a region's node may be believed.
@@ -299,8 +304,9 @@ impl Client {
         loop {
             let mut transaction = self.begin_within(waits.left());
             let mut objects = Vec::with_capacity(pointers.len());
-            let mut failed = None;
-            for pointer in pointers {
+            // All at once: one round trip instead of many.
+            let mut failed = transaction.fetch(pointers).await.err();
+            for pointer in pointers.iter().filter(|_| failed.is_none()) {
                 match transaction.read_object(*pointer).await {
                     Ok(object) => objects.push(object),
                     Err(error) => {

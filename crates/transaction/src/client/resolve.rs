@@ -27,7 +27,7 @@ pub(crate) async fn resolve(commit: &Commit<'_>) -> Result<(), CommitError> {
     let mut backoff = Backoff::new(inner.now(), commit.left());
     loop {
         let mut forgotten = 0;
-        for writer in &commit.writers {
+        for writer in commit.writers {
             let was = &commit.table.nodes[*writer];
             let session = inner.table().session;
             let node = match inner.node(session, was.member, commit.left()).await {

@@ -93,23 +93,25 @@ impl Client {
         loop {
             let mut transaction = self.begin_attempt(&attempts);
             let outcome = body(&mut transaction).await;
-            if let Some(done) = self.finish(transaction, outcome, &mut attempts).await {
+            if let Some(done) = self.finish(&mut transaction, outcome, &mut attempts).await {
                 return done;
             }
-            attempts.next(self).await?;
+            drop(transaction);
+            Box::pin(attempts.next(self)).await?;
         }
     }
 
-    /// Ends one attempt: commits if the closure was content. `None` if it has to be made again.
+    /// Ends one attempt: commits if the closure was content. `None` if it has to be made again. Nothing is to be
+    /// done with the transaction afterwards.
     pub async fn finish<T, E: From<ClientError>>(
         &self,
-        transaction: Transaction,
+        transaction: &mut Transaction,
         outcome: Result<T, E>,
         attempts: &mut Attempts,
     ) -> Option<Result<T, RunError<E>>> {
         attempts.stumbled = None;
         match outcome {
-            Ok(value) => match transaction.commit().await {
+            Ok(value) => match transaction.end().await {
                 Ok(_) => {
                     // ORDER: Relaxed: a counter.
                     self.inner.stats.attempts_max.fetch_max(attempts.backoff.attempts + 1, Ordering::Relaxed);
@@ -126,14 +128,14 @@ impl Client {
                 attempts.stumbled = transaction.stumbled.clone().filter(is_no_contention);
                 None
             }
-            Err(error) => self.is_true(transaction).await.then_some(Err(RunError::Own(error))),
+            Err(error) => Box::pin(is_true(transaction)).await.then_some(Err(RunError::Own(error))),
         }
     }
+}
 
-    /// Whether what a transaction has read was true in one moment: an error that a closure came to
-    /// from values that never stood side by side is not its answer.
-    async fn is_true(&self, mut transaction: Transaction) -> bool {
-        transaction.forget_changes();
-        transaction.commit().await.is_ok()
-    }
+/// Whether what a transaction has read was true in one moment: an error that a closure came to from values that
+/// never stood side by side is not its answer.
+async fn is_true(transaction: &mut Transaction) -> bool {
+    transaction.forget_changes();
+    transaction.end().await.is_ok()
 }

@@ -17,7 +17,6 @@ use crate::error::ClientError;
 use crate::id::Pointer;
 use crate::wire::{Method, many};
 use barn_cluster::{Member, MemberId};
-use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Purpose};
 use barn_layout::transaction::{Change, Reserve, ReservedPlace};
 use barn_layout::{Address, Durability, planted};
@@ -69,6 +68,8 @@ pub struct Transaction {
     pub(crate) table: Option<Arc<Table>>,
     pub(crate) entries: Vec<Entry>,
     index: HashMap<Address, usize>,
+    /// Whether the last object that was read was read after all others, not beside some of them.
+    pub(crate) last_is_latest: bool,
     pub(crate) arena: Vec<u8>,
     /// Messages in the making, and their answers.
     pub(crate) request: Vec<u8>,
@@ -80,7 +81,7 @@ pub struct Transaction {
     /// How far it must have come before it counts as committed; what is usual, if nobody says.
     pub(crate) durability: Option<Durability>,
     /// By when all of it has to end, if it is one of several attempts.
-    ends: Option<Duration>,
+    pub(super) ends: Option<Duration>,
 }
 
 impl fmt::Debug for Transaction {
@@ -99,6 +100,7 @@ impl Transaction {
             table: None,
             entries,
             index: HashMap::new(),
+            last_is_latest: true,
             arena,
             request,
             reply,
@@ -132,7 +134,7 @@ impl Transaction {
     }
 
     /// Notes whether an error is one that passes.
-    fn noting<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
+    pub(super) fn noting<T>(&mut self, result: Result<T, ClientError>) -> Result<T, ClientError> {
         if let Err(error) = &result
             && error.is_passing()
         {
@@ -141,14 +143,14 @@ impl Transaction {
         result
     }
 
-    fn find(&self, address: Address) -> Option<usize> {
+    pub(super) fn find(&self, address: Address) -> Option<usize> {
         if self.entries.len() <= LINEAR_MAX {
             return self.entries.iter().position(|entry| entry.pointer.address == address);
         }
         self.index.get(&address).copied()
     }
 
-    fn push(&mut self, entry: Entry) -> usize {
+    pub(super) fn push(&mut self, entry: Entry) -> usize {
         let at = self.entries.len();
         if at == LINEAR_MAX {
             self.index =
@@ -161,53 +163,21 @@ impl Transaction {
         at
     }
 
-    fn check_age(&self) -> Result<(), ClientError> {
-        let inner = &self.client.inner;
-        if inner.activity.is_doomed(&self.guard) {
-            return Err(ClientError::TooOld { age_max: inner.options.age_max });
-        }
-        Ok(())
-    }
-
-    /// The entry of an object, which is read if it was not before.
-    async fn entry(&mut self, pointer: Pointer) -> Result<usize, ClientError> {
-        if let Some(at) = self.find(pointer.address) {
-            let entry = &self.entries[at];
-            if entry.pointer.incarnation != pointer.incarnation
-                || entry.pointer.bytes != pointer.bytes
-                || entry.change == Some(Change::Free)
-            {
-                return Err(ClientError::Freed { pointer });
-            }
-            return Ok(at);
-        }
-        let inner = &*self.client.inner;
-        let table = self.table.get_or_insert_with(|| inner.table());
-        // Where nothing is ever waited for, the clock need not be looked at.
-        let left = match table.regions_are_mapped() {
-            true => self.client.deadline,
-            false => left(&self.client, self.ends, || self.client.now()),
-        };
-        let start = self.arena.len();
-        self.arena.resize(start + read_bytes(pointer.bytes as usize), 0);
-        let read = inner.read_object(table, pointer, &mut self.arena[start..], left).await;
-        let node = table.region(pointer.address.region()).map(|link| link.node_at);
-        let version = self.noting(read)?;
-        self.check_age()?;
-        let node = node.ok_or(ClientError::SessionLost)?;
-        let body = start + HEADER_BYTES..start + HEADER_BYTES + pointer.bytes as usize;
-        Ok(self.push(Entry { pointer, version, node, body, change: None }))
-    }
-
     /// Reads an object.
     pub async fn read(&mut self, pointer: Pointer) -> Result<&[u8], ClientError> {
-        let at = self.entry(pointer).await?;
+        let at = match self.known(pointer)? {
+            Some(at) => at,
+            None => self.entry(pointer).await?,
+        };
         Ok(&self.arena[self.entries[at].body.clone()])
     }
 
     /// Reads an object, with the version that was read.
     pub(crate) async fn read_object(&mut self, pointer: Pointer) -> Result<Object, ClientError> {
-        let at = self.entry(pointer).await?;
+        let at = match self.known(pointer)? {
+            Some(at) => at,
+            None => self.entry(pointer).await?,
+        };
         let entry = &self.entries[at];
         let mut bytes = vec![0; HEADER_BYTES];
         bytes.extend_from_slice(&self.arena[entry.body.clone()]);
@@ -217,14 +187,10 @@ impl Transaction {
     /// Replaces an object's bytes, which keep their length. One that was not read is read first:
     /// it must not have been freed.
     pub async fn write(&mut self, pointer: Pointer, body: &[u8]) -> Result<(), ClientError> {
-        if body.len() != pointer.bytes as usize {
-            return Err(ClientError::Length { pointer, bytes: body.len() });
+        if body.len() == pointer.bytes as usize && self.known(pointer)?.is_none() {
+            self.entry(pointer).await?;
         }
-        let at = self.entry(pointer).await?;
-        let entry = &mut self.entries[at];
-        entry.change = entry.change.or(Some(Change::Update));
-        self.arena[entry.body.clone()].copy_from_slice(body);
-        Ok(())
+        self.replace(pointer, body)
     }
 
     /// Makes a new object. `near` asks for a place close to another's: in its block, its region, or
@@ -322,7 +288,10 @@ impl Transaction {
 
     /// Frees an object.
     pub async fn free(&mut self, pointer: Pointer) -> Result<(), ClientError> {
-        let at = self.entry(pointer).await?;
+        let at = match self.known(pointer)? {
+            Some(at) => at,
+            None => self.entry(pointer).await?,
+        };
         let entry = &mut self.entries[at];
         if entry.change == Some(Change::Create) {
             // It never was: the entry stays, so that later uses of the pointer are refused.

@@ -170,6 +170,18 @@ impl Worker {
         chosen
     }
 
+    /// Reads objects at once, half of the time: one after another they are read anyway.
+    async fn fetch_perhaps(
+        &mut self,
+        transaction: &mut Transaction,
+        pointers: &[Pointer],
+    ) -> Result<(), ClientError> {
+        match self.random.below(2) {
+            0 => transaction.fetch(pointers).await,
+            _ => Ok(()),
+        }
+    }
+
     /// One transaction, or one lock-free read; whether it went through.
     pub async fn step(&mut self) -> bool {
         let done = match self.random.below(100) {
@@ -200,7 +212,9 @@ impl Worker {
     async fn read_some(&mut self) -> Result<(), CommitError> {
         let start = self.now();
         let mut transaction = self.client.begin();
-        for pointer in self.some_roots(8) {
+        let chosen = self.some_roots(8);
+        self.fetch_perhaps(&mut transaction, &chosen).await?;
+        for pointer in chosen {
             let found = self.look(transaction.read(pointer).await?);
             self.known.extend(found);
         }
@@ -212,7 +226,9 @@ impl Worker {
         let start = self.now();
         let stamp = self.stamp();
         let mut transaction = self.client.begin();
-        for pointer in self.some_roots(8) {
+        let chosen = self.some_roots(8);
+        self.fetch_perhaps(&mut transaction, &chosen).await?;
+        for pointer in chosen {
             let found = self.look(transaction.read(pointer).await?);
             transaction.write(pointer, &body(pointer.bytes as usize, found, stamp)).await?;
         }
@@ -225,6 +241,7 @@ impl Worker {
         let stamp = self.stamp();
         let chosen = self.some_roots(6);
         let mut transaction = self.client.begin();
+        self.fetch_perhaps(&mut transaction, &chosen).await?;
         let mut children = Vec::new();
         for pointer in &chosen {
             children.push(self.look(transaction.read(*pointer).await?));

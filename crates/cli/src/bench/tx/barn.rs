@@ -41,6 +41,7 @@ const SAMPLE_EVERY: usize = 16;
 async fn add_to_both(client: &Client, objects: [Pointer; 2]) -> Result<(), RunError<ClientError>> {
     client
         .run(RunOptions::default(), async |tx: &mut Transaction| {
+            tx.fetch(&objects).await?;
             for pointer in objects {
                 let mut body = [0; OBJECT_BYTES];
                 body.copy_from_slice(tx.read(pointer).await?);
@@ -62,6 +63,7 @@ impl Subject for BarnSubject {
         let objects = [self.objects[i as usize], self.objects[j as usize]];
         self.barn
             .transaction(|tx| {
+                tx.fetch(&objects)?;
                 for pointer in objects {
                     let mut body = [0; OBJECT_BYTES];
                     body.copy_from_slice(tx.read(pointer)?);
@@ -78,6 +80,7 @@ impl Subject for BarnSubject {
         let objects = at.map(|at| self.objects[at as usize]);
         self.barn
             .transaction(|tx| {
+                tx.fetch(&objects)?;
                 let mut sum = 0;
                 for pointer in objects {
                     sum += counter(tx.read(pointer)?);

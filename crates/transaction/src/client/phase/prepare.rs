@@ -56,7 +56,7 @@ async fn ask(
 ) -> Result<(), Stopped> {
     let flags = flags(commit, alone);
     start(commit, message, 0, commit.writers.len());
-    for writer in &commit.writers {
+    for writer in commit.writers {
         let member = commit.table.nodes[*writer].member.0;
         message.extend_from_slice(ParticipantEntry { member: member.into(), reserved: 0.into() }.as_bytes());
     }
@@ -198,7 +198,7 @@ pub(in super::super) async fn abort(commit: &Commit<'_>) {
 /// Sends a step that nobody answers to every node.
 pub(in super::super) async fn step(commit: &Commit<'_>, kind: StepKind) {
     let step = Step { transaction: commit.id, kind: (kind as u32).into(), reserved: 0.into() };
-    for node in &commit.writers {
+    for node in commit.writers {
         ClientStats::add(&commit.inner.stats.messages, 1);
         // A node that is gone has ended the session and knows what to do.
         let _ = commit.table.nodes[*node].connection.send(step.as_bytes()).within(commit.step_limit()).await;
