@@ -28,7 +28,10 @@ impl Tx {
     /// Reads objects all at once, which takes about as long as to read one; [`read`](Self::read) then has them at
     /// hand.
     pub fn fetch(&mut self, pointers: &[Pointer]) -> Result<(), Error> {
-        Ok(block_on(self.inner.fetch(pointers))?)
+        if !self.inner.fetch_at_once(pointers)? {
+            block_on(self.inner.fetch(pointers))?;
+        }
+        Ok(())
     }
 
     /// Replaces an object's bytes, which keep their length.

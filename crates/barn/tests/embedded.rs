@@ -125,6 +125,49 @@ fn arrays_stand_side_by_side_and_are_read_together() {
 }
 
 #[test]
+fn objects_are_fetched_at_once_whatever_the_transaction_knows_of_them() {
+    let config = NodeConfig { tcp: Some(([127, 0, 0, 1], 0).into()), ..NodeConfig::embedded() };
+    let node = Node::start(config).unwrap();
+    let tcp = format!("tcp://{}", node.tcp_address().unwrap());
+    for address in [node.address().unwrap(), tcp] {
+        let barn = Barn::connect(&address).unwrap();
+        let lengths = [8, 100, 3000, 64, 70_000];
+        let make = |bytes: usize| barn.alloc(&vec![bytes as u8; bytes]).unwrap();
+        let objects: Vec<_> = lengths.into_iter().map(make).collect();
+        let before = barn.stats().reads;
+        let mut tx = barn.begin();
+        assert_eq!(tx.read(objects[1]).unwrap(), [100; 100], "one that is known already");
+        tx.write(objects[3], &[7; 64]).unwrap();
+        let made = tx.alloc(&[1; 8]).unwrap();
+        let wanted = [&objects[..], &objects[2..], &[made]].concat();
+        tx.fetch(&wanted).unwrap();
+        let fetched = barn.stats().reads;
+        assert_eq!(fetched - before, 5, "{address}: each is read once");
+        for (object, bytes) in objects.iter().zip(lengths) {
+            let expected = if bytes == 64 { 7 } else { bytes as u8 };
+            assert_eq!(tx.read(*object).unwrap(), vec![expected; bytes], "{address}: {bytes} bytes");
+        }
+        assert_eq!(tx.read(made).unwrap(), [1; 8]);
+        assert_eq!(barn.stats().reads, fetched, "{address}: they are at hand");
+        tx.commit().unwrap();
+        assert_eq!(barn.read(objects[3]).unwrap()[..], [7; 64]);
+
+        // One of them is gone: said, and what else is there can be read.
+        barn.free(objects[2]).unwrap();
+        let mut tx = barn.begin();
+        let gone = tx.fetch(&objects).expect_err("one was freed");
+        assert!(
+            matches!(gone, Error::Client(ClientError::Freed { pointer }) if pointer == objects[2]),
+            "{gone}"
+        );
+        tx.fetch(&objects[..2]).unwrap();
+        assert_eq!(tx.read(objects[0]).unwrap(), [8; 8]);
+        assert_eq!(tx.read(objects[4]).unwrap(), vec![70_000u32 as u8; 70_000]);
+        tx.commit().unwrap();
+    }
+}
+
+#[test]
 fn functions_run_next_to_the_data() {
     let mut functions = Functions::builtin();
     functions.register("double", |local, pointer, _| {

@@ -286,12 +286,18 @@ impl Operation<'_> {
     }
 
     /// Runs it to its end on this thread.
-    #[inline]
+    #[inline(always)]
     fn wait(mut self) -> Result<u64, OperationError> {
         if matches!(self.region.place, Place::Mapped { .. }) {
             // Nothing to wait for: the future would be ready at its first poll.
             return self.execute_mapped();
         }
+        self.wait_posted()
+    }
+
+    /// The same of one that travels.
+    #[inline(never)]
+    fn wait_posted(mut self) -> Result<u64, OperationError> {
         drive::block_on_alone(std::future::poll_fn(move |cx| self.poll_posted(cx)))
     }
 
@@ -368,7 +374,7 @@ impl Transfer<'_> {
     }
 
     /// Carries it out, blocking this thread.
-    #[inline]
+    #[inline(always)]
     pub fn wait(self) -> Result<(), OperationError> {
         self.0.wait().map(|_| ())
     }

@@ -42,6 +42,11 @@ const LOST: &str = "lost_clients_leave_all_or_nothing";
 pub(super) const PLANTS: &[Plant] = &[
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
     Plant {
+        name: "looked_up_before",
+        gate: Gate { package: "barn", target: Target::Test("tables"), filter: AS_MANY, loom: false },
+        fails: AS_MANY,
+    },
+    Plant {
         name: "unsettled_at_once_is_absent",
         gate: Gate { package: "barn", target: Target::Test("tables"), filter: AT_ONCE, loom: false },
         fails: AT_ONCE,
@@ -555,6 +560,7 @@ pub(super) const PLANTS: &[Plant] = &[
 ];
 
 /// Lookups without a future.
+const AS_MANY: &str = "as_many_keys_as_are_asked_for_have_each_its_own_value";
 const AT_ONCE: &str = "lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long_way";
 /// Tests of pages and figures.
 const HOSTILE_NAME: &str = "a_hostile_name_is_only_text";

@@ -176,6 +176,10 @@ impl Operations {
         }
         let total = verb.bytes();
         self.entering = None;
+        if self.queue.is_empty() {
+            // From the start again: memory that was used just now is near, to the device as well.
+            (self.freed, self.taken) = (0, 0);
+        }
         while *sent < total {
             let bytes = (total - *sent).min(PIECE_BYTES);
             let Some((stage, end)) = self.stage(bytes) else {

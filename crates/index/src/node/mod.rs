@@ -25,6 +25,7 @@ use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
 use barn_layout::Address;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
+use barn_layout::planted;
 use barn_layout::table::{
     CURSOR_END, Durability, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
 };
@@ -383,7 +384,9 @@ impl Request<'_> {
                     *key = Key::new(seed, next_key(&mut rest)?);
                 }
                 // Nothing is known of these yet, whatever became of the last ones.
-                looked.fill(Looked::Unsettled);
+                if !planted("looked_up_before") {
+                    looked.fill(Looked::Unsettled);
+                }
                 if keys.len() > 1 {
                     self.held.shard.glance(self.heap, keys, self.glanced, &mut looked[..keys.len()]);
                 }

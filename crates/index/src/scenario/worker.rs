@@ -16,6 +16,10 @@ use std::fmt;
 const KNOWN_MAX: usize = 4096;
 /// Keys of one batch, at most.
 const BATCH_MAX: u64 = 12;
+/// One batch in so many is longer, of up to so many keys before those are left out that came twice: a node looks up
+/// 32 at a time, and what it does at the end of such a group is to be seen, too.
+const LONG_ONE_IN: u64 = 16;
+const LONG_MAX: u64 = 200;
 
 /// What workers do.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +113,8 @@ impl<J: Journal> Worker<J> {
     }
 
     fn keys(&mut self) -> Vec<u64> {
-        let count = 2 + self.random.below(BATCH_MAX - 1);
+        let most = if self.random.below(LONG_ONE_IN) == 0 { LONG_MAX } else { BATCH_MAX };
+        let count = 2 + self.random.below(most - 1);
         let mut keys: Vec<u64> = (0..count).map(|_| self.key()).collect();
         keys.sort_unstable();
         keys.dedup();

@@ -59,23 +59,41 @@ impl Transaction {
     /// Reads objects, all of them at once: they travel together, or, where memory is mapped here, are fetched into
     /// the cache together. A [`read`](Self::read) of one of them then has nothing left to wait for.
     pub async fn fetch(&mut self, pointers: &[Pointer]) -> Result<(), ClientError> {
-        let mut mapped = false;
+        if self.prefetch_all(pointers)? {
+            Fetching::default().await;
+            if self.load_all(pointers)? {
+                return Ok(());
+            }
+        }
+        Box::pin(self.read_entries(pointers)).await
+    }
+
+    /// The same without a future, if that takes loads and nothing is in the way; false if not: then
+    /// [`fetch`](Self::fetch) is for the rest. Others on this thread do not run meanwhile.
+    pub fn fetch_at_once(&mut self, pointers: &[Pointer]) -> Result<bool, ClientError> {
+        Ok(self.prefetch_all(pointers)? && self.load_all(pointers)?)
+    }
+
+    /// Asks for the memory of those that are not known; says whether any of it is mapped here, or nothing is left to
+    /// ask for.
+    fn prefetch_all(&mut self, pointers: &[Pointer]) -> Result<bool, ClientError> {
+        let (mut asked, mut mapped) = (false, false);
         for pointer in pointers {
             if self.known(*pointer)?.is_none() {
+                asked = true;
                 mapped |= self.prefetch(*pointer);
             }
         }
-        if mapped {
-            Fetching::default().await;
-        }
-        let mut far = Vec::new();
+        Ok(mapped || !asked)
+    }
+
+    /// Reads those that are not known and mapped here; says whether all are known now.
+    fn load_all(&mut self, pointers: &[Pointer]) -> Result<bool, ClientError> {
+        let mut all = true;
         for pointer in pointers {
-            let here = self.known(*pointer)?.is_some() || mapped && self.load(*pointer).is_some();
-            if !here && !far.contains(pointer) {
-                far.push(*pointer);
-            }
+            all &= self.known(*pointer)?.is_some() || self.load(*pointer).is_some();
         }
-        if far.is_empty() { Ok(()) } else { Box::pin(self.read_entries(&far)).await }
+        Ok(all)
     }
 
     /// Reads an object without a future, if it was read before or takes a load and nothing is in the way; false
@@ -181,7 +199,7 @@ impl Transaction {
         }
     }
 
-    /// The same of several, none of which is known: all are under way at once. The regions that are not open yet
+    /// The same of those of several that are not known: all are under way at once. The regions that are not open yet
     /// are opened first, one after another.
     async fn read_entries(&mut self, pointers: &[Pointer]) -> Result<(), ClientError> {
         let inner = self.client.inner.clone();
@@ -189,6 +207,9 @@ impl Transaction {
             |table: &Arc<Table>, pointer: &Pointer| table.region(pointer.address.region()).is_some();
         let mut together = Vec::with_capacity(pointers.len());
         for pointer in pointers {
+            if self.known(*pointer)?.is_some() || together.contains(pointer) {
+                continue;
+            }
             if self.table.as_ref().is_some_and(|table| is_open(table, pointer)) {
                 together.push(*pointer);
             } else {

@@ -249,6 +249,11 @@ impl Inner {
         self.environment.clock.now()
     }
 
+    /// See [`barn_fabric::seam::Clock::at_latest`].
+    pub(crate) fn at_latest(&self) -> Duration {
+        self.environment.clock.at_latest()
+    }
+
     pub(crate) fn random_below(&self, bound: u64) -> u64 {
         lock(&self.random).below(bound.max(1))
     }

@@ -35,7 +35,8 @@ pub struct Attempts {
 impl Attempts {
     /// None has been made; the time counts from now.
     pub fn new(client: &Client, options: RunOptions) -> Self {
-        Self { options, backoff: Backoff::new(client.now(), options.deadline), stumbled: None, searches: 0 }
+        let now = client.inner.at_latest();
+        Self { options, backoff: Backoff::new(now, options.deadline), stumbled: None, searches: 0 }
     }
 
     /// When there is no time left, on the client's clock.
