@@ -232,6 +232,7 @@ pub fn run(seed: u64, steps: u64) -> Report {
         hot_percent: 40 + random.below(40),
         read_percent: 50,
         flood: 600,
+        long_one_in: 16,
     };
     let mut scene = Scene {
         world: World::new(seed, options),

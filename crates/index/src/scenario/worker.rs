@@ -16,9 +16,8 @@ use std::fmt;
 const KNOWN_MAX: usize = 4096;
 /// Keys of one batch, at most.
 const BATCH_MAX: u64 = 12;
-/// One batch in so many is longer, of up to so many keys before those are left out that came twice: a node looks up
-/// 32 at a time, and what it does at the end of such a group is to be seen, too.
-const LONG_ONE_IN: u64 = 16;
+/// Keys of a long one, before those are left out that came twice: a node looks up 32 at a time, and what it does at
+/// the end of such a group is to be seen, too.
 const LONG_MAX: u64 = 200;
 
 /// What workers do.
@@ -34,6 +33,8 @@ pub struct Plan {
     pub read_percent: u64,
     /// Cold keys that are put at once, now and then.
     pub flood: u64,
+    /// One batch in so many is long; none, if this is 0.
+    pub long_one_in: u64,
 }
 
 /// A client that is watched.
@@ -113,7 +114,8 @@ impl<J: Journal> Worker<J> {
     }
 
     fn keys(&mut self) -> Vec<u64> {
-        let most = if self.random.below(LONG_ONE_IN) == 0 { LONG_MAX } else { BATCH_MAX };
+        let one_in = self.plan.long_one_in;
+        let most = if one_in > 0 && self.random.below(one_in) == 0 { LONG_MAX } else { BATCH_MAX };
         let count = 2 + self.random.below(most - 1);
         let mut keys: Vec<u64> = (0..count).map(|_| self.key()).collect();
         keys.sort_unstable();
