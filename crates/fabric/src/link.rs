@@ -119,6 +119,11 @@ impl Wait {
         }
     }
 
+    /// Of an operation that was posted, under this ticket.
+    pub(crate) fn posted(limit: Duration, ticket: Ticket) -> Self {
+        Self { ticket: Some(ticket), posted: true, ..Self::new(limit) }
+    }
+
     /// Notes a poll that found no answer; says whether the deadline has passed. The wait counts
     /// from the first look at the clock, so that a quick answer costs none.
     ///
@@ -187,6 +192,18 @@ pub(crate) enum Place {
     Keyed(u64),
 }
 
+/// What came of a READ that was tried at once.
+#[derive(Debug)]
+pub(crate) enum AtOnce {
+    /// It is over.
+    Done(Result<(), OperationError>),
+    /// It was posted, under this ticket, and is to be polled for.
+    #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs tries"))]
+    Posted(Ticket),
+    /// Nothing was done: it goes the usual way.
+    NotTried,
+}
+
 /// The client side of a transport.
 ///
 /// Every `poll_*` posts at its first call (`wait.ticket` is then set), and afterwards looks for
@@ -227,6 +244,11 @@ pub(crate) trait Link: Send + Sync {
         rights: Rights,
         verb: &mut Verb<'_>,
     ) -> Poll<Result<u64, OperationError>>;
+
+    /// Tries a READ that its own side found fine, and whose thread waits for it and for nothing else.
+    fn read_at_once(&self, _key: u64, _offset: u64, _into: &mut [u8]) -> AtOnce {
+        AtOnce::NotTried
+    }
 
     /// Sends a request and takes its answer into `reply`, which is replaced.
     fn poll_call(

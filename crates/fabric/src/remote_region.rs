@@ -7,7 +7,7 @@
 use crate::connection::Connection;
 use crate::drive;
 use crate::error::{OpenError, OperationError};
-use crate::link::{Guarantees, Link, Opened, Place, Wait};
+use crate::link::{AtOnce, Guarantees, Link, Opened, Place, Wait};
 use crate::region::{Ordering, Rights, Word, fence, versioned};
 use crate::verb::{Verb, check_range};
 use barn_layout::RegionId;
@@ -149,6 +149,16 @@ impl RemoteRegion {
         Transfer(self.operation(Verb::Read { offset, into }))
     }
 
+    /// As [`Self::read`], blocking this thread, within a time: for memory that is probably not mapped here.
+    #[inline(always)]
+    pub fn read_waiting(&self, offset: u64, into: &mut [u8], limit: Duration) -> Result<(), OperationError> {
+        let mut read = self.read(offset, into).within(limit).0;
+        match read.try_at_once() {
+            Some(done) => done.map(|_| ()),
+            None => read.wait().map(|_| ()),
+        }
+    }
+
     /// WRITE: copies `from` to `offset`.
     #[inline]
     pub fn write<'a>(&'a self, offset: u64, from: &'a [u8]) -> Transfer<'a> {
@@ -211,6 +221,8 @@ struct Operation<'a> {
 #[derive(Debug)]
 enum Stage {
     New,
+    /// New, and may take so long.
+    Limited(Duration),
     /// On shm: the bytes are being fetched into the cache.
     Fetching,
     /// Elsewhere: it waits for its answer. Boxed, so that a READ of mapped memory stays small.
@@ -262,11 +274,11 @@ impl Operation<'_> {
     /// Carries it out through the link: posts it at the first poll, then looks for the answer.
     fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, OperationError>> {
         let Place::Keyed(key) = &self.region.place else { return Poll::Pending };
-        if matches!(self.stage, Stage::New) {
+        if let Some(limit) = self.limit_of_new() {
             if let Err(error) = self.verb.check(self.region.rights, self.region.bytes) {
                 return self.finish(Err(error));
             }
-            self.stage = Stage::Posted(Box::new(Wait::new(self.region.deadline)));
+            self.stage = Stage::Posted(Box::new(Wait::new(limit)));
         }
         let Stage::Posted(wait) = &mut self.stage else { return Poll::Pending };
         let link = &self.region.opened.link;
@@ -277,11 +289,20 @@ impl Operation<'_> {
     }
 
     /// Gives it another deadline, before it is first polled. Mapped memory is never waited for.
+    #[inline]
     fn limit(&mut self, limit: Duration) {
-        let keyed = matches!(self.region.place, Place::Keyed(_));
-        // What is refused anyway is refused at the first poll, as ever.
-        if keyed && self.verb.check(self.region.rights, self.region.bytes).is_ok() {
-            self.stage = Stage::Posted(Box::new(Wait::new(limit)));
+        if matches!(self.region.place, Place::Keyed(_)) {
+            self.stage = Stage::Limited(limit);
+        }
+    }
+
+    /// How long it may take; nothing once it has begun.
+    #[inline]
+    fn limit_of_new(&self) -> Option<Duration> {
+        match self.stage {
+            Stage::New => Some(self.region.deadline),
+            Stage::Limited(limit) => Some(limit),
+            Stage::Fetching | Stage::Posted(_) | Stage::Finished => None,
         }
     }
 
@@ -298,7 +319,31 @@ impl Operation<'_> {
     /// The same of one that travels.
     #[inline(never)]
     fn wait_posted(mut self) -> Result<u64, OperationError> {
+        if let Some(done) = self.try_at_once() {
+            return done;
+        }
         drive::block_on_alone(std::future::poll_fn(move |cx| self.poll_posted(cx)))
+    }
+
+    /// Tries a READ without a future; nothing if there is something to wait for.
+    #[inline(always)]
+    fn try_at_once(&mut self) -> Option<Result<u64, OperationError>> {
+        let (Place::Keyed(key), Some(limit)) = (&self.region.place, self.limit_of_new()) else { return None };
+        let checked = self.verb.check(self.region.rights, self.region.bytes);
+        let Verb::Read { offset, into } = &mut self.verb else { return None };
+        let tried = match checked {
+            Ok(()) => self.region.opened.link.read_at_once(*key, *offset, into),
+            Err(error) => AtOnce::Done(Err(error)),
+        };
+        match tried {
+            AtOnce::Done(done) => {
+                self.stage = Stage::Finished;
+                return Some(done.map(|()| 0));
+            }
+            AtOnce::Posted(ticket) => self.stage = Stage::Posted(Box::new(Wait::posted(limit, ticket))),
+            AtOnce::NotTried => {}
+        }
+        None
     }
 
     #[inline]
@@ -368,6 +413,7 @@ impl Future for Transfer<'_> {
 
 impl Transfer<'_> {
     /// The same, which may take so long. To be said before it is first polled.
+    #[inline]
     pub fn within(mut self, limit: Duration) -> Self {
         self.0.limit(limit);
         self

@@ -86,6 +86,12 @@ impl Slots {
         Some(Ticket((slot.uses << INDEX_BITS) | index as u64))
     }
 
+    /// Whether there is a place for a new operation.
+    #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs asks"))]
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < OUTSTANDING_MAX
+    }
+
     /// Waits for a place.
     pub(crate) fn queue(&mut self, waker: &Waker) {
         if !self.queue.iter().any(|queued| queued.will_wake(waker)) {

@@ -142,6 +142,12 @@ impl Mail {
         }
     }
 
+    /// Whether the node is still to be told of some that were given up.
+    #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "only verbs asks"))]
+    pub(crate) fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty()
+    }
+
     /// Tells the node of messages whose other pieces will not come.
     pub(crate) fn tell_given_up(&mut self) {
         while let Some(ticket) = self.given_up.last() {

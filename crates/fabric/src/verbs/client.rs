@@ -226,19 +226,25 @@ impl VerbsClient {
         if state.renewal.is_some() {
             came += usize::from(self.finish_renewal(state)?);
         }
+        self.finish_drive(state, came)?;
+        Ok(came)
+    }
+
+    /// Sees to what so many completions have made possible.
+    pub(super) fn finish_drive(&self, state: &mut State, came: usize) -> Result<(), Broken> {
         if came > 0 {
             state.take_messages()?;
             state.channel.replenish()?;
             if let Some(lane) = &mut state.lane {
                 lane.replenish()?;
             }
-            // What became possible: a report, and what waited for room.
+            // A report, and what waited for room.
             state.flush()?;
         }
-        Ok(came)
+        Ok(())
     }
 
-    fn completed(
+    pub(super) fn completed(
         &self,
         state: &mut State,
         completion: &Completion,
@@ -314,7 +320,7 @@ impl VerbsClient {
     }
 
     /// Something has come, or nothing will any more: everybody looks again.
-    fn note_brought(&self, state: &mut State) {
+    pub(super) fn note_brought(&self, state: &mut State) {
         // ORDER: Relaxed: a hint; whoever sees it looks again under the lock.
         self.brought.fetch_add(1, Ordering::Relaxed);
         state.mail.posters.drain(..).for_each(Waker::wake);

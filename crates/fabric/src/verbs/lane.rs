@@ -174,6 +174,11 @@ impl Lane {
         true
     }
 
+    /// Whether nothing is out and nothing waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.outstanding == 0 && self.waiting.is_empty()
+    }
+
     /// When the next repetition is due, if anything is out.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.filter(|_| self.outstanding > 0)

@@ -7,7 +7,7 @@ use super::operations::Own;
 use super::waiting::For;
 use crate::drive;
 use crate::error::{CallError, OpenError, OperationError};
-use crate::link::{Guarantees, Link, Opened, Place, Trouble, Wait};
+use crate::link::{AtOnce, Guarantees, Link, Opened, Place, Trouble, Wait};
 use crate::messaging::mail::header;
 use crate::region::Rights;
 use crate::registry::PeerId;
@@ -176,6 +176,10 @@ impl Link for VerbsClient {
         let placed = wait.placed;
         let done = state.mail.slots.collect_with(ticket, |answer| verb.answered(answer, rights, placed));
         Poll::Ready(done.unwrap_or(Err(OperationError::Protocol)))
+    }
+
+    fn read_at_once(&self, key: u64, offset: u64, into: &mut [u8]) -> AtOnce {
+        self.read_alone(key, offset, into)
     }
 
     fn poll_call(

@@ -19,6 +19,7 @@
 //! libibverbs is loaded when it is first asked for: a program that was built with this transport
 //! runs where there is none, and says why.
 
+mod at_once;
 mod carrier;
 mod channel;
 mod choose;

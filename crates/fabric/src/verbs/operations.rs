@@ -218,6 +218,61 @@ impl Operations {
         true
     }
 
+    /// The longest READ that can be made by itself.
+    pub(super) const ALONE_BYTES_MAX: usize = PIECE_BYTES;
+
+    /// Whether nothing is under way and nothing waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.entering.is_none() && !self.stopped
+    }
+
+    /// Posts a READ by itself, with nothing under way; gives what its completion is known by. What came of it
+    /// is then taken ([`Self::take_alone`]), or it is left to what is under way ([`Self::leave_alone`]).
+    #[inline]
+    pub(super) fn post_alone(&mut self, (address, key): (u64, u32), bytes: usize) -> Result<u64, VerbsError> {
+        debug_assert!(self.is_idle() && bytes <= Self::ALONE_BYTES_MAX, "nothing beside it");
+        let id = pack(Role::Operation, self.owner, self.first);
+        let local = Local::of(&self.staging, 0, bytes);
+        self.pair.post_one(&Work {
+            id,
+            verb: Wire::Read,
+            local,
+            address,
+            key,
+            signalled: true,
+            inline: false,
+        })?;
+        Ok(id)
+    }
+
+    /// Takes the bytes of a READ that was made by itself and is done.
+    #[inline]
+    pub(super) fn take_alone(&mut self, into: &mut [u8]) {
+        self.first = self.first.wrapping_add(1);
+        // The circle is ours, and longer.
+        let _ = self.staging.words().load(0, into);
+    }
+
+    /// A READ that was made by itself is from now on one of those under way.
+    pub(super) fn leave_alone(&mut self, ticket: Ticket, (address, key): (u64, u32), bytes: usize) {
+        let end = (bytes as u64).next_multiple_of(WORD_BYTES as u64);
+        (self.freed, self.taken) = (0, end);
+        let piece = Piece {
+            ticket,
+            action: Action::Read,
+            address,
+            key,
+            stage: 0,
+            bytes,
+            end,
+            last: true,
+            dead: false,
+        };
+        self.under_way.admits(&piece);
+        self.queue.push_back(piece);
+        self.posted = 1;
+    }
+
     /// An operation was given up: others may come in.
     pub(super) fn abandon(&mut self, ticket: Ticket) {
         if self.entering == Some(ticket) {

@@ -51,7 +51,7 @@ pub struct View {
 
 /// Judges `bytes`, header and body as one READ at `address` brought them; there may be more of
 /// them than the object has. `incarnation` is that of the pointer followed, if there was one.
-#[inline]
+#[inline(always)]
 pub fn inspect(address: Address, incarnation: Option<u32>, bytes: &[u8], confirmation: Confirmation) -> Seen {
     let Ok((raw, body)) = ObjectHeader::read_from_prefix(bytes) else {
         return Seen::Longer { bytes: 0 };

@@ -21,6 +21,7 @@ use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
 use barn_transaction::{ClientError, Glance, Reach};
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// Keys that are looked up in one glance: a glance is short.
@@ -57,8 +58,12 @@ impl Table {
         if asks || key.len() > KEY_BYTES_MAX || self.is_followed() {
             return Ok(None);
         }
-        let glance = self.client.glance();
-        if !waits && !glance.is_mapped() {
+        // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
+        let glance = match waits && self.inner.is_afar.load(Ordering::Relaxed) {
+            true => None,
+            false => Some(self.client.glance()).filter(Glance::is_mapped),
+        };
+        if !waits && glance.is_none() {
             return Ok(None);
         }
         let key = Key::new(self.inner.options.seed, key);
@@ -82,15 +87,14 @@ impl Table {
         shard: &ShardLink,
         key: Key<'_>,
         found: &mut Found,
-        glance: Glance<'_>,
+        mapped: Option<Glance<'_>>,
     ) -> Result<Option<bool>, TableError> {
         let mut reads = 0;
-        let looked = if glance.is_mapped() {
-            shard.with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads))
-        } else {
-            // Whoever opens a region does not wait for our READs.
-            drop(glance);
-            self.look_waiting(shard, key, found, &mut reads)?
+        let looked = match mapped {
+            Some(glance) => shard
+                .with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads)),
+            // No glance is held: whoever opens a region does not wait for our READs.
+            None => self.look_waiting(shard, key, found, &mut reads)?,
         };
         let Some(looked) = looked else { return Ok(None) };
         let there = match looked {
@@ -178,13 +182,31 @@ impl Table {
         reads: &mut u32,
     ) -> Result<Option<Looked>, TableError> {
         let memory = Waiting(self.client.reach());
+        let is_afar = !memory.0.is_mapped();
+        // ORDER: Relaxed, both: a hint.
+        if self.inner.is_afar.load(Ordering::Relaxed) != is_afar {
+            self.inner.is_afar.store(is_afar, Ordering::Relaxed);
+        }
         let Some(roots) = shard.known(memory.0.session()) else { return Ok(None) };
-        // Each READ is over when it has been polled once, and with it the lookup.
-        match pin!(roots.lookup(&memory, key, found, reads)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(looked)) => Ok(Some(looked)),
+        let looked = match &*roots {
+            Roots::Hopscotch(roots) => {
+                let read = |at, into: &mut [u8]| memory.read_now(at, into);
+                roots.lookup_waiting(&memory, read, key, found, reads)
+            }
+            // Each READ is over when it has been polled once, and with it the lookup.
+            roots => {
+                let lookup = pin!(roots.lookup(&memory, key, found, reads));
+                match lookup.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(looked) => looked,
+                    Poll::Pending => return Ok(None),
+                }
+            }
+        };
+        match looked {
+            Ok(looked) => Ok(Some(looked)),
             // The long way would take as long once more.
-            Poll::Ready(Err(Unreadable::Lost(ClientError::Deadline))) => Err(ClientError::Deadline.into()),
-            Poll::Ready(Err(_)) | Poll::Pending => Ok(None),
+            Err(Unreadable::Lost(ClientError::Deadline)) => Err(ClientError::Deadline.into()),
+            Err(_) => Ok(None),
         }
     }
 }
@@ -244,11 +266,18 @@ impl Memory for Glance<'_> {
 /// READs that the thread waits for where they are made.
 struct Waiting<'a>(Reach<'a>);
 
+impl Waiting<'_> {
+    #[inline(always)]
+    fn read_now(&self, at: Address, into: &mut [u8]) -> Result<(), Unreadable> {
+        let region = self.0.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
+        let read = region.read_waiting(u64::from(at.offset()), into, self.0.limit());
+        read.map_err(|error| unreadable(&self.0, error))
+    }
+}
+
 impl Memory for Waiting<'_> {
     async fn read(&self, at: Address, into: &mut [u8]) -> Result<(), Unreadable> {
-        let region = self.0.region(at.region()).ok_or(Unreadable::Closed(at.region()))?;
-        let read = region.read(u64::from(at.offset()), into).within(self.0.limit()).wait();
-        read.map_err(|error| unreadable(&self.0, error))
+        self.read_now(at, into)
     }
 
     async fn read_confirmed(&self, at: Address, into: &mut [u8]) -> Result<Confirmation, Unreadable> {

@@ -15,7 +15,7 @@ use barn_layout::table::Durability;
 use barn_transaction::{Client, ClientError, Waits};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -84,6 +84,8 @@ pub(super) struct Inner {
     pub(super) counts: Arc<Counts>,
     /// The table of the same name in the cluster that came after: see [`super::follow`].
     pub(super) successor: Successor,
+    /// Whether the last READ that was waited for was one over the network: a hint, for whoever asks first.
+    pub(super) is_afar: AtomicBool,
 }
 
 /// How a table was read by this client, and what it holds.
@@ -147,7 +149,15 @@ impl Table {
             .collect();
         let (cluster, counts) = (client.directory().cluster(), client.count_lookups());
         let successor = Successor::default();
-        let inner = Inner { cluster, placed, options, shards: links, counts, successor };
+        let inner = Inner {
+            cluster,
+            placed,
+            options,
+            shards: links,
+            counts,
+            successor,
+            is_afar: AtomicBool::new(false),
+        };
         Ok(Self { inner: Arc::new(inner), client, way: Way::default(), durability: None })
     }
 

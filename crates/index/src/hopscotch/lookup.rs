@@ -24,6 +24,8 @@ use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
 use barn_layout::{Address, RegionId, planted};
 use barn_transaction::Pointer;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 /// What a client knows of a shard's memory.
 #[derive(Clone, Debug)]
@@ -35,6 +37,9 @@ pub struct Roots {
 /// Places of a directory that counts as small: 1.5 MiB.
 const SMALL_PLACES_MAX: usize = 1 << 16;
 
+/// Both buckets of a neighbourhood of no more than so many bytes, as most are, are read onto the stack.
+const PAIR_BYTES_NEAR: usize = 512;
+
 /// What a look that came to nothing means.
 fn shut(shut: Shut) -> Result<Looked, Unreadable> {
     match shut {
@@ -42,6 +47,72 @@ fn shut(shut: Shut) -> Result<Looked, Unreadable> {
         Shut::Stale => Ok(Looked::Stale),
         Shut::Nowhere => Err(Unreadable::Nowhere),
     }
+}
+
+/// The two buckets of a neighbourhood, as one READ brought them.
+#[derive(Clone, Copy)]
+struct Pair<'a> {
+    bytes: &'a [u8],
+    segment: Segment,
+    home: usize,
+}
+
+/// The slot of a pair from which on is looked.
+#[derive(Clone, Copy, Default)]
+struct Start {
+    second: bool,
+    slot: usize,
+}
+
+/// What a look at a pair came to.
+enum Step {
+    Over(Looked),
+    /// The key may be in this object; if it is not, it may be in another slot.
+    Outside(Pointer, Start),
+    /// It may be in this overflow block.
+    Chain(Pointer),
+}
+
+/// What a look at slots came to.
+enum Slot {
+    /// The key, whose value is in `found`.
+    Found,
+    /// The key may be in an object of its own, or in the slots from `next` on.
+    Outside {
+        pointer: Pointer,
+        next: usize,
+    },
+    Not,
+}
+
+/// Looks for a key in the slots of an object, from one on.
+#[inline(always)]
+fn take_slot(
+    slots: Slots<'_>,
+    first: usize,
+    (address, version): (Address, u64),
+    key: Key<'_>,
+    found: &mut Found,
+) -> Slot {
+    for slot in first..slots.count() {
+        if slots.control(slot).tag() != tag(key.hash) {
+            continue;
+        }
+        match slots.entry(slot) {
+            Some((control, Entry::Inline { key: stored, value, expires })) if stored == key.bytes => {
+                found.value.clear();
+                found.value.extend_from_slice(value);
+                found.expires = expires;
+                found.version = entry_version(address, version, control);
+                return Slot::Found;
+            }
+            Some((_, Entry::Outside { pointer, hash })) if hash == key.hash => {
+                return Slot::Outside { pointer, next: slot + 1 };
+            }
+            _ => {}
+        }
+    }
+    Slot::Not
 }
 
 impl Roots {
@@ -183,13 +254,64 @@ impl Roots {
         found: &mut Found,
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
-        let home = self.shape.home(key.hash, segment.seed);
         let mut buffers = Buffers::take();
-        let bytes = &mut buffers.answer;
-        bytes.resize(self.shape.pair_bytes(), 0);
-        let first = segment.bucket(home, &self.shape).address;
-        memory.read(first, bytes).await?;
+        let home = self.shape.home(key.hash, segment.seed);
+        let bytes = self.room(&mut buffers.answer);
+        memory.read(segment.bucket(home, &self.shape).address, bytes).await?;
         *reads += 1;
+        let pair = Pair { bytes, segment, home };
+        match self.judge(pair, Start::default(), key, found) {
+            Step::Over(looked) => Ok(looked),
+            more => self.look_further(memory, pair, more, key, found, reads).await,
+        }
+    }
+
+    /// As [`Self::lookup`] of memory that is not mapped, by a READ that `read` waits for. What takes more READs is
+    /// done with `memory`, whose READs are to be over when they were polled once.
+    #[inline(always)]
+    pub(crate) fn lookup_waiting<M: Memory + Sync>(
+        &self,
+        memory: &M,
+        read: impl FnOnce(Address, &mut [u8]) -> Result<(), Unreadable>,
+        key: Key<'_>,
+        found: &mut Found,
+        reads: &mut u32,
+    ) -> Result<Looked, Unreadable> {
+        let Some(segment) = self.segment(key).copied() else { return Ok(Looked::Stale) };
+        let home = self.shape.home(key.hash, segment.seed);
+        let (mut near, mut far) = ([0; PAIR_BYTES_NEAR], None);
+        let bytes = match near.get_mut(..self.shape.pair_bytes()) {
+            Some(bytes) => bytes,
+            None => self.room(&mut far.insert(Buffers::take()).answer),
+        };
+        read(segment.bucket(home, &self.shape).address, bytes)?;
+        *reads += 1;
+        let pair = Pair { bytes, segment, home };
+        let looked = match self.judge(pair, Start::default(), key, found) {
+            Step::Over(looked) => looked,
+            more => {
+                let further = pin!(self.look_further(memory, pair, more, key, found, reads));
+                match further.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(looked) => looked?,
+                    Poll::Pending => return Err(Unreadable::Nowhere),
+                }
+            }
+        };
+        memory.believe(segment.address.region())?;
+        Ok(looked)
+    }
+
+    /// Room for both buckets of a neighbourhood.
+    #[inline]
+    fn room<'b>(&self, room: &'b mut Vec<u8>) -> &'b mut [u8] {
+        room.resize(self.shape.pair_bytes(), 0);
+        room
+    }
+
+    /// What two buckets that were read together say of a key, from some slot on.
+    #[inline(always)]
+    fn judge(&self, pair: Pair<'_>, start: Start, key: Key<'_>, found: &mut Found) -> Step {
+        let Pair { bytes, segment, home } = pair;
         let (mut joint, mut chained) = (0, None);
         for index in [home, home + 1] {
             let pointer = segment.bucket(index, &self.shape);
@@ -197,62 +319,62 @@ impl Roots {
             let confirmation = barn_fabric::Confirmation::Unordered;
             let view = match inspect(pointer.address, Some(pointer.incarnation), object, confirmation) {
                 Seen::Whole(view) if view.bytes == self.shape.bucket_bytes => view,
-                Seen::Freed => return Ok(Looked::Stale),
-                _ => return Ok(Looked::Unsettled),
+                Seen::Freed => return Step::Over(Looked::Stale),
+                _ => return Step::Over(Looked::Unsettled),
             };
             let body = &object[HEADER_BYTES..HEADER_BYTES + view.bytes];
+            let second = index != home;
+            let first = match start {
+                Start { second: from, slot } if from == second => slot,
+                Start { second: true, .. } if !second => self.shape.slots,
+                _ => 0,
+            };
             let slots = Slots::of_bucket(body, &self.shape);
-            let looked =
-                self.look_in_slots(memory, slots, (pointer.address, view.version), key, found, reads);
-            match looked.await? {
-                Looked::Absent => {}
-                other => return Ok(other),
+            match take_slot(slots, first, (pointer.address, view.version), key, found) {
+                Slot::Found => return Step::Over(Looked::Found),
+                Slot::Outside { pointer, next } => {
+                    return Step::Outside(pointer, Start { second, slot: next });
+                }
+                Slot::Not => {}
             }
-            if index == home {
+            if !second {
                 (joint, chained) = (bucket::joint_forward(body), bucket::chain(body));
             } else if bucket::joint_back(body) != joint && !planted("joint_version_ignored") {
-                return Ok(Looked::Unsettled);
+                return Step::Over(Looked::Unsettled);
             }
         }
         match chained {
-            None => Ok(Looked::Absent),
-            Some(chain) => {
-                self.look_in_chain(memory, chain.pointer(first, &self.shape), key, found, reads).await
-            }
+            None => Step::Over(Looked::Absent),
+            Some(chain) => Step::Chain(chain.pointer(segment.bucket(home, &self.shape).address, &self.shape)),
         }
     }
 
-    async fn look_in_slots<M: Memory + Sync>(
+    /// Goes on where two buckets do not say all.
+    async fn look_further<M: Memory + Sync>(
         &self,
         memory: &M,
-        slots: Slots<'_>,
-        object: (Address, u64),
+        pair: Pair<'_>,
+        more: Step,
         key: Key<'_>,
         found: &mut Found,
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
-        for slot in 0..slots.count() {
-            if slots.control(slot).tag() != tag(key.hash) {
-                continue;
-            }
-            match slots.entry(slot) {
-                Some((control, Entry::Inline { key: stored, value, expires })) if stored == key.bytes => {
-                    found.value.clear();
-                    found.value.extend_from_slice(value);
-                    found.expires = expires;
-                    found.version = entry_version(object.0, object.1, control);
-                    return Ok(Looked::Found);
+        let mut step = more;
+        loop {
+            step = match step {
+                Step::Over(looked) => return Ok(looked),
+                Step::Chain(pointer) => {
+                    return self.look_in_chain(memory, pointer, key, found, reads).await;
                 }
-                Some((_, Entry::Outside { pointer, hash })) if hash == key.hash => {
+                Step::Outside(pointer, next) => {
                     match look_outside(memory, pointer, key, found, reads).await? {
-                        Looked::Absent => {}
+                        // Another key of the same hash.
+                        Looked::Absent => self.judge(pair, next, key, found),
                         looked => return Ok(looked),
                     }
                 }
-                _ => {}
-            }
+            };
         }
-        Ok(Looked::Absent)
     }
 
     async fn look_in_chain<M: Memory + Sync>(
@@ -269,8 +391,19 @@ impl Roots {
         match inspect(pointer.address, Some(pointer.incarnation), &bytes, confirmation) {
             Seen::Whole(view) => {
                 let body = &bytes[HEADER_BYTES..HEADER_BYTES + view.bytes];
-                let slots = Slots::of_chain(body, &self.shape);
-                self.look_in_slots(memory, slots, (pointer.address, view.version), key, found, reads).await
+                let (slots, object) = (Slots::of_chain(body, &self.shape), (pointer.address, view.version));
+                let mut first = 0;
+                loop {
+                    let (pointer, next) = match take_slot(slots, first, object, key, found) {
+                        Slot::Found => return Ok(Looked::Found),
+                        Slot::Not => return Ok(Looked::Absent),
+                        Slot::Outside { pointer, next } => (pointer, next),
+                    };
+                    match look_outside(memory, pointer, key, found, reads).await? {
+                        Looked::Absent => first = next,
+                        looked => return Ok(looked),
+                    }
+                }
             }
             // Freed: the chain has changed since the bucket was read.
             _ => Ok(Looked::Unsettled),

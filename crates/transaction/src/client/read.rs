@@ -145,6 +145,7 @@ impl Inner {
     }
 
     /// Whether what was read from a region's node may be believed.
+    #[inline]
     pub(crate) fn check_lease(
         &self,
         table: &Table,

@@ -101,17 +101,25 @@ impl CompletionQueue {
         // as many as it says.
         let count =
             unsafe { ffi::ibv_poll_cq(self.queue.as_ptr(), COMPLETIONS as i32, entries.as_mut_ptr().cast()) };
-        let Ok(count) = usize::try_from(count) else {
-            return Err(VerbsError::Step {
-                step: "ibv_poll_cq",
-                cause: std::io::ErrorKind::BrokenPipe.into(),
-            });
-        };
+        let Ok(count) = usize::try_from(count) else { return Err(not_polled()) };
         for entry in &entries[..count.min(COMPLETIONS)] {
             // SAFETY: the first `count` entries were filled in.
             take(read(unsafe { entry.assume_init_ref() }));
         }
         Ok(count)
+    }
+
+    /// Takes one completion, if there is one.
+    #[inline]
+    pub(crate) fn poll_one(&self) -> Result<Option<Completion>, VerbsError> {
+        let mut entry = MaybeUninit::<ffi::ibv_wc>::uninit();
+        // SAFETY: the queue lives; there is room for one entry, which the call fills if it says so.
+        match unsafe { ffi::ibv_poll_cq(self.queue.as_ptr(), 1, entry.as_mut_ptr()) } {
+            0 => Ok(None),
+            // SAFETY: it was filled in.
+            1 => Ok(Some(read(unsafe { entry.assume_init_ref() }))),
+            _ => Err(not_polled()),
+        }
     }
 
     /// Asks for the descriptor to become readable at the next completion. Whatever came before
@@ -131,6 +139,11 @@ impl CompletionQueue {
             unsafe { ffi::ibv_ack_cq_events(queue, 1) };
         }
     }
+}
+
+#[cold]
+fn not_polled() -> VerbsError {
+    VerbsError::Step { step: "ibv_poll_cq", cause: std::io::ErrorKind::BrokenPipe.into() }
 }
 
 fn read(entry: &ffi::ibv_wc) -> Completion {

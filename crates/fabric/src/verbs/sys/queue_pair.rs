@@ -249,6 +249,20 @@ impl QueuePair {
         }
     }
 
+    /// Posts one request.
+    #[inline]
+    pub(crate) fn post_one(&self, work: &Work<'_>) -> Result<(), VerbsError> {
+        let mut entry = MaybeUninit::<ffi::ibv_sge>::uninit();
+        if let Some(local) = &work.local {
+            entry.write(local.entry());
+        }
+        let mut request = work.request(entry.as_mut_ptr(), std::ptr::null_mut());
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: as in `post`: the pair lives, and the request and its entry until the call has returned.
+        let failed = unsafe { ffi::ibv_post_send(self.pair.as_ptr(), &mut request, &mut bad) };
+        check("ibv_post_send", failed)
+    }
+
     /// Posts places for what is to come.
     pub(crate) fn post_receives<'a>(
         &self,

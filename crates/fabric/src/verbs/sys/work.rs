@@ -74,6 +74,7 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     /// The request as the library has it; `entry` and `next` are pointed to.
+    #[inline(always)]
     pub(super) fn request(&self, entry: *mut ffi::ibv_sge, next: *mut ffi::ibv_send_wr) -> ffi::ibv_send_wr {
         use ffi::ibv_send_flags as flag;
         use ffi::ibv_wr_opcode as opcode;
