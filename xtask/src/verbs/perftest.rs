@@ -17,7 +17,7 @@ pub(super) fn latency(output: &str) -> Result<String, String> {
 }
 
 /// The same as a number; none if it was not measured.
-pub(super) fn microseconds(output: &str) -> Result<Option<f64>, String> {
+fn microseconds(output: &str) -> Result<Option<f64>, String> {
     Ok(Some(row(output, 9)?[4]).filter(|us| us.is_finite() && *us > 0.0))
 }
 
@@ -32,7 +32,7 @@ pub(super) fn rate(output: &str) -> Result<String, String> {
 }
 
 /// The same as a number; none if it was not measured.
-pub(super) fn per_second(output: &str) -> Result<Option<f64>, String> {
+fn per_second(output: &str) -> Result<Option<f64>, String> {
     Ok(Some(row(output, 5)?[4] * 1e6).filter(|rate| rate.is_finite() && *rate > 0.0))
 }
 

@@ -18,6 +18,10 @@ pub struct At {
     /// It runs in turn with ours, and stands beside them. Its server, at the node, must serve again and again.
     #[arg(long, value_name = "COMMAND")]
     pub read_lat: Option<String>,
+
+    /// With `--transport verbs`: the same for the rate of READs, by `ib_read_bw`'s table.
+    #[arg(long, value_name = "COMMAND")]
+    pub read_bw: Option<String>,
 }
 
 /// What a build without verbs says.

@@ -7,8 +7,9 @@ use barn_fabric::verbs::{Echo, echo_client};
 use barn_fabric::{Connection, Messaging, Pipeline, RegionId, RemoteRegion, Rights};
 use barn_server::Method;
 
+use super::perftest::Tool;
 use super::site::Site;
-use super::{Beside, Effort, median};
+use super::{Beside, Effort, median, quietest};
 use crate::bench::at::At;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
@@ -76,14 +77,14 @@ impl Bench<'_> {
         for (bytes, name) in SIZES {
             let name = format!("verbs/read-{name}/blocking");
             let (places, mut at, mut into) = (region.bytes() / bytes as u64, 0, vec![0; bytes]);
-            self.latency(name, bytes, Beside::of(self.at), || {
+            self.latency(name, bytes, Beside::new(Tool::ReadLat, self.at), || {
                 at = (at + 4099) % places;
                 region.read(at * bytes as u64, &mut into).wait().map_err(io::Error::other)
             })?;
         }
         for (name, messaging) in modes() {
             let (connection, mut reply) = (self.connect(messaging)?, Vec::new());
-            self.latency(format!("verbs/rpc-{name}/round-trip"), BYTES, Beside::default(), || {
+            self.latency(format!("verbs/rpc-{name}/round-trip"), BYTES, Beside::nothing(), || {
                 let call = connection.call(Method::Echo as u16, &[7; BYTES], &mut reply);
                 call.wait().map_err(io::Error::other)
             })?;
@@ -110,15 +111,17 @@ impl Bench<'_> {
             samples.push(median(effort.slice, &mut once)?);
             beside.measure(bytes)?;
         }
+        let [samples, read_lat] = quietest([&samples, &beside.figures], |time| time);
         let row = Row::nanoseconds(name, &samples);
-        self.push(beside.put(row, &samples, bytes, 1.0), bytes);
+        self.push(beside.put(row, &samples, &read_lat, bytes, 1.0), bytes);
         Ok(())
     }
 
     /// All rates in turn, so that a noisy moment hits all. The first is that of READs, which the
     /// others stand beside.
     fn rates(&mut self) -> io::Result<()> {
-        let slice = self.effort.slice;
+        let mut beside = Beside::new(Tool::ReadBw, self.at);
+        let Effort { slice, repeats } = beside.effort(self.effort);
         let region = self.region()?;
         let mut connections = Vec::new();
         for (name, messaging) in modes() {
@@ -161,7 +164,8 @@ impl Bench<'_> {
             return Ok(());
         }
         let mut samples = vec![Vec::new(); rates.len()];
-        for _ in 0..self.effort.repeats {
+        for _ in 0..repeats {
+            beside.measure(BYTES)?;
             for (at, (name, rate)) in rates.iter_mut().enumerate() {
                 if at == 0 || wanted[at] {
                     self.progress.show(name);
@@ -172,10 +176,14 @@ impl Bench<'_> {
         let names: Vec<String> = rates.into_iter().map(|(name, _)| name).collect();
         for (at, name) in names.into_iter().enumerate().filter(|(at, _)| wanted[*at]) {
             let is_herd = name.contains("herd");
-            let mut row = Row::rate(name, &samples[at]);
-            if at > 0 {
-                row = row.beside("pipelined READs", &samples[0]);
-            }
+            // Each beside what it took turns with.
+            let theirs = if at == 0 { &beside.figures } else { &samples[0] };
+            let [ours, theirs] = quietest([&samples[at], theirs], |rate| 1.0 / rate);
+            let row = Row::rate(name, &ours);
+            let row = match at {
+                0 => beside.put(row, &ours, &theirs, BYTES, 1.0),
+                _ => row.beside_in_turn("pipelined READs", &ours, &theirs),
+            };
             self.push(if is_herd { row.aim(HERD_AIM) } else { row }, BYTES);
         }
         Ok(())

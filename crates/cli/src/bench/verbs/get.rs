@@ -7,8 +7,9 @@ use barn::{Barn, Connect, Found, Kind, Table, TableOptions, Way};
 use barn_fabric::{Connection, Messaging, Rights};
 use barn_index::hopscotch::lookup_bytes;
 
+use super::perftest::Tool;
 use super::site::Site;
-use super::{Beside, Effort, median};
+use super::{Beside, Effort, median, quietest};
 use crate::bench::at::At;
 use crate::bench::get::workload::{VALUE_BYTES, key, value};
 use crate::progress::Progress;
@@ -59,7 +60,7 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
             place = (place + 4099) % places;
             region.read(place * read_bytes as u64, &mut into).wait().map_err(io::Error::other)
         };
-        let mut perftest = Beside::of(at);
+        let mut perftest = Beside::new(Tool::ReadLat, at);
         let effort = perftest.effort(Effort::of(quick));
         // The first GETs learn where the table is.
         median(effort.slice / 8, &mut get)?;
@@ -71,6 +72,7 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
             perftest.measure(read_bytes)?;
         }
         let after = table.stats().map_err(io::Error::other)?;
+        let [ours, theirs, read_lat] = quietest([&ours, &theirs, &perftest.figures], |time| time);
         let gets = (after.one_sided_gets - before.one_sided_gets).max(1);
         let reads_per_get = (after.reads - before.reads) as f64 / gets as f64;
         let reads = if kind == Kind::Hopscotch { 1.0 } else { 2.0 };
@@ -79,7 +81,7 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
         let row = row.beside_in_turn(format!("{reads:.0} READ of {read_bytes} B each"), &ours, &beside);
         let of_reads = row.ratio;
         let row = perftest
-            .put(row, &ours, read_bytes, reads)
+            .put(row, &ours, &read_lat, read_bytes, reads)
             .with("of_reads", of_reads)
             .with("transport", "verbs")
             .with("bytes", read_bytes)
