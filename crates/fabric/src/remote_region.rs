@@ -153,10 +153,12 @@ impl RemoteRegion {
     #[inline(always)]
     pub fn read_waiting(&self, offset: u64, into: &mut [u8], limit: Duration) -> Result<(), OperationError> {
         let mut read = self.read(offset, into).within(limit).0;
-        match read.try_at_once() {
-            Some(done) => done.map(|_| ()),
-            None => read.wait().map(|_| ()),
-        }
+        let done = match read.try_at_once() {
+            Some(done) => done,
+            None if self.mapped().is_some() => read.execute_mapped(),
+            None => read.wait_posted(),
+        };
+        done.map(|_| ())
     }
 
     /// WRITE: copies `from` to `offset`.
@@ -313,15 +315,21 @@ impl Operation<'_> {
             // Nothing to wait for: the future would be ready at its first poll.
             return self.execute_mapped();
         }
-        self.wait_posted()
+        self.wait_afar()
     }
 
     /// The same of one that travels.
     #[inline(never)]
-    fn wait_posted(mut self) -> Result<u64, OperationError> {
-        if let Some(done) = self.try_at_once() {
-            return done;
+    fn wait_afar(mut self) -> Result<u64, OperationError> {
+        match self.try_at_once() {
+            Some(done) => done,
+            None => self.wait_posted(),
         }
+    }
+
+    /// The same once it was tried at once, in vain.
+    #[inline(never)]
+    fn wait_posted(mut self) -> Result<u64, OperationError> {
         drive::block_on_alone(std::future::poll_fn(move |cx| self.poll_posted(cx)))
     }
 

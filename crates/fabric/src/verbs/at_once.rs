@@ -21,8 +21,7 @@ impl State {
         !self.gone
             && self.operations.is_idle()
             && self.renewal.is_none()
-            && self.channel.is_flushed(&self.mail.writer, &self.mail.reader)
-            && !self.mail.has_given_up()
+            && self.has_left()
             && self.lane.as_ref().is_none_or(Lane::is_idle)
             && self.mail.slots.has_room()
     }

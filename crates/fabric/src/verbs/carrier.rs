@@ -389,7 +389,7 @@ impl Carrier for Verbs {
         self.thorough = true;
         for group in &self.groups {
             // A queue that cannot tell is gone; the next look at it finds that out.
-            let _ = group.queue.notify();
+            let _ = group.queue.notify(false);
         }
     }
 

@@ -81,9 +81,9 @@ pub(super) struct State {
     /// The queue pair that is to replace one that failed, and the question that is out for it.
     pub(super) renewal: Option<(QueuePair, Ticket, u32)>,
     /// Threads that sleep on the queue's channel: whoever else takes completions wakes them.
-    pub(super) parked: Vec<(ThreadId, Waker)>,
-    /// Whether the completion queue was asked for an event that has not been taken.
-    pub(super) armed: bool,
+    pub(super) parked: Vec<Parked>,
+    /// What event the completion queue was asked for that has not been taken.
+    pub(super) armed: Armed,
     pub(super) watch: Option<Watch>,
     pub(super) watching: bool,
     batch: Vec<Completion>,
@@ -91,6 +91,22 @@ pub(super) struct State {
     flushes: u32,
     /// When the reactor will see to repetitions, if it will.
     pub(super) repeating: Option<Instant>,
+}
+
+/// A thread that sleeps until something comes.
+pub(super) struct Parked {
+    pub(super) thread: ThreadId,
+    pub(super) waker: Waker,
+    pub(super) wakes_at: Armed,
+}
+
+/// Which completions make an event. In order: each includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Armed {
+    No,
+    /// What the node tells of. Whoever waits for that is not woken by the READs of others.
+    Told,
+    All,
 }
 
 /// Flushes between two looks at the clock.
@@ -108,7 +124,7 @@ impl State {
             keys: HashMap::default(),
             renewal: None,
             parked: Vec::new(),
-            armed: false,
+            armed: Armed::No,
             watch: None,
             watching: false,
             batch: Vec::new(),
@@ -118,9 +134,18 @@ impl State {
         }
     }
 
-    /// Whether somebody sleeps until something comes.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.mail.is_awaited() || !self.parked.is_empty()
+    /// What whoever sleeps has to be woken by.
+    pub(super) fn awaited(&self) -> Armed {
+        let by_tasks = if self.mail.is_awaited() { Armed::All } else { Armed::No };
+        self.parked.iter().fold(by_tasks, |most, parked| most.max(parked.wakes_at))
+    }
+
+    /// Whether everything that was to be said to the node is on its way: what waits for room is told of by nothing
+    /// that the node says.
+    pub(super) fn has_left(&self) -> bool {
+        self.channel.is_flushed(&self.mail.writer, &self.mail.reader)
+            && !self.mail.has_given_up()
+            && self.lane.as_ref().is_none_or(Lane::has_left)
     }
 
     /// Posts what waits: a doorbell for each queue pair that has something.
@@ -324,7 +349,7 @@ impl VerbsClient {
         // ORDER: Relaxed: a hint; whoever sees it looks again under the lock.
         self.brought.fetch_add(1, Ordering::Relaxed);
         state.mail.posters.drain(..).for_each(Waker::wake);
-        state.parked.drain(..).for_each(|(_, waker)| waker.wake());
+        state.parked.drain(..).for_each(|parked| parked.waker.wake());
     }
 
     /// The connection is over: everybody hears of it.

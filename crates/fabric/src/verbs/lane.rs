@@ -176,7 +176,12 @@ impl Lane {
 
     /// Whether nothing is out and nothing waits.
     pub(super) fn is_idle(&self) -> bool {
-        self.outstanding == 0 && self.waiting.is_empty()
+        self.outstanding == 0 && self.has_left()
+    }
+
+    /// Whether nothing waits to be posted.
+    pub(super) fn has_left(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// When the next repetition is due, if anything is out.

@@ -22,6 +22,12 @@ use std::task::{Context, Poll};
 /// Marks the ticket of a region that is being opened, which is the control stream's.
 const OPENING: u64 = 1 << 63;
 
+/// Who answers: the device, into these bytes if it is a READ, or the node by a message.
+enum By<'a> {
+    Device(Option<&'a mut [u8]>),
+    Message,
+}
+
 impl VerbsClient {
     /// A place for a new operation; `None` if it has to wait for one.
     fn place(&self, state: &mut State, cx: &Context<'_>, wait: &mut Wait) -> Result<Option<Ticket>, Trouble> {
@@ -49,14 +55,14 @@ impl VerbsClient {
         cx: &Context<'_>,
         wait: &mut Wait,
         fresh: bool,
-        into: Option<&mut [u8]>,
+        by: By<'_>,
     ) -> Poll<Result<Ticket, Trouble>> {
         let Some(ticket) = wait.ticket else { return Poll::Pending };
         // Nothing was driven since it was tried to post the rest of it.
         // ORDER: Relaxed: changes under the lock that we hold.
         let tried = self.brought.load(Ordering::Relaxed);
         wait.seen = u64::MAX;
-        let alone = drive::alone();
+        let (alone, is_told) = (drive::alone(), matches!(by, By::Message));
         if fresh && wait.posted && drive::in_place() && !alone && !drive::parking() && !state.gone {
             // The rest of the sweep may post more; the next one drives.
             return Poll::Pending;
@@ -64,7 +70,11 @@ impl VerbsClient {
         if !fresh || alone || !drive::corked() {
             if !state.mail.slots.is_done(ticket) {
                 let placed = &mut wait.placed;
-                self.drive_if_due(state, into.map(|into| Own { ticket, into, placed }));
+                let own = match by {
+                    By::Device(Some(into)) => Some(Own { ticket, into, placed }),
+                    By::Device(None) | By::Message => None,
+                };
+                self.drive_if_due(state, own);
             }
             if state.mail.slots.is_done(ticket) {
                 return Poll::Ready(Ok(ticket));
@@ -72,7 +82,11 @@ impl VerbsClient {
             // ORDER: Relaxed: changes under the lock that we hold.
             wait.seen = self.brought.load(Ordering::Relaxed);
         }
-        let what = if wait.posted { For::Answer(ticket) } else { For::Room(tried) };
+        let what = match wait.posted {
+            true if is_told => For::Reply(ticket),
+            true => For::Completion(ticket),
+            false => For::Room(tried),
+        };
         if let Err(trouble) = self.rest(state, cx, wait, what) {
             return Poll::Ready(Err(trouble));
         }
@@ -167,11 +181,11 @@ impl Link for VerbsClient {
                 wait.posted = state.operations.enter(ticket, (address, key), verb, &mut wait.sent);
             }
         }
-        let own = match verb {
-            Verb::Read { into, .. } => Some(&mut **into),
-            _ => None,
+        let by = match verb {
+            Verb::Read { into, .. } => By::Device(Some(&mut **into)),
+            _ => By::Device(None),
         };
-        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, own)? else { return Poll::Pending };
+        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, by)? else { return Poll::Pending };
         wait.ticket = None;
         let placed = wait.placed;
         let done = state.mail.slots.collect_with(ticket, |answer| verb.answered(answer, rights, placed));
@@ -208,7 +222,9 @@ impl Link for VerbsClient {
                 wait.sent == 0 && state.lane.as_mut().is_some_and(|lane| lane.post(ticket, &header, request));
             wait.posted = in_slot || state.mail.post(wait, header, request, self.ring_bytes);
         }
-        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, None)? else { return Poll::Pending };
+        let Poll::Ready(ticket) = self.answer(state, cx, wait, fresh, By::Message)? else {
+            return Poll::Pending;
+        };
         wait.ticket = None;
         let status = state.mail.slots.collect(ticket, reply).and_then(Status::from_bits);
         Poll::Ready(CallError::check(status, method, reply))

@@ -8,7 +8,7 @@
 //! event takes what it told of, wakes everybody whom that concerns, and asks for the next event if
 //! somebody still waits.
 
-use super::client::{State, VerbsClient};
+use super::client::{Armed, Parked, State, VerbsClient};
 use super::lane::Lane;
 use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
@@ -27,7 +27,10 @@ const COMPLETIONS: u8 = 1;
 
 /// What an operation waits for.
 pub(super) enum For {
-    Answer(Ticket),
+    /// The device is done.
+    Completion(Ticket),
+    /// The node answers by a message.
+    Reply(Ticket),
     /// A place in the table.
     Place,
     /// Room to post the rest of it, of which there was none when `brought` was this.
@@ -71,15 +74,18 @@ impl VerbsClient {
                 if matches!(what, For::Place) {
                     state.mail.slots.queue(cx.waker());
                 }
+                let is_told = matches!(what, For::Reply(_) | For::Message) && state.has_left();
+                let wakes_at = if is_told { Armed::Told } else { Armed::All };
                 let me = std::thread::current().id();
-                if !state.parked.iter().any(|(thread, _)| *thread == me) {
-                    state.parked.push((me, cx.waker().clone()));
+                match state.parked.iter_mut().find(|parked| parked.thread == me) {
+                    Some(parked) => parked.wakes_at = parked.wakes_at.max(wakes_at),
+                    None => state.parked.push(Parked { thread: me, waker: cx.waker().clone(), wakes_at }),
                 }
                 // ORDER: Relaxed, both: changes under the lock that we hold.
                 let now = self.brought.load(Ordering::Relaxed);
                 // Room that came after it was last looked for is told of by nothing else.
                 let before = if let For::Room(before) = what { before } else { now };
-                self.arm(state);
+                self.arm(state, wakes_at);
                 let quiet = self.brought.load(Ordering::Relaxed) == before;
                 let sleeper = self.me.upgrade().map(|me| me as Arc<dyn Sleeper>);
                 let now = Instant::now();
@@ -91,7 +97,9 @@ impl VerbsClient {
             return Ok(());
         }
         match what {
-            For::Answer(ticket) => state.mail.slots.wake_when_done(ticket, cx.waker()),
+            For::Completion(ticket) | For::Reply(ticket) => {
+                state.mail.slots.wake_when_done(ticket, cx.waker())
+            }
             For::Message => remember(&mut state.mail.receivers, cx.waker()),
             For::Room(_) => remember(&mut state.mail.posters, cx.waker()),
             For::Place => state.mail.slots.queue(cx.waker()),
@@ -113,11 +121,11 @@ impl VerbsClient {
         }
     }
 
-    /// Asks for an event at the next completion, and looks once more for what came before.
-    fn arm(&self, state: &mut State) {
-        if !state.armed && !state.gone {
-            state.armed = true;
-            if self.queue.notify().is_err() {
+    /// Asks for an event at the next such completion, and looks once more for what came before.
+    fn arm(&self, state: &mut State, wanted: Armed) {
+        if state.armed < wanted && !state.gone {
+            state.armed = wanted;
+            if self.queue.notify(wanted == Armed::Told).is_err() {
                 return self.fail(state);
             }
         }
@@ -138,16 +146,17 @@ impl VerbsClient {
                 _ => return self.fail(state),
             }
         }
-        self.arm(state);
+        self.arm(state, Armed::All);
     }
 
     /// The queue's event was taken: takes what it told of, and asks for the next if somebody waits.
     fn heard(&self, state: &mut State) {
         self.queue.take_events();
-        state.armed = false;
+        state.armed = Armed::No;
         self.drive(state, None);
-        if !state.gone && state.is_awaited() {
-            self.arm(state);
+        let awaited = state.awaited();
+        if !state.gone && awaited != Armed::No {
+            self.arm(state, awaited);
         }
     }
 }
@@ -200,7 +209,7 @@ impl Sleeper for VerbsClient {
     fn awake(&self) {
         let me = std::thread::current().id();
         let mut state = self.lock();
-        state.parked.retain(|(thread, _)| *thread != me);
+        state.parked.retain(|parked| parked.thread != me);
         self.heard(&mut state);
     }
 }

@@ -124,9 +124,12 @@ impl CompletionQueue {
 
     /// Asks for the descriptor to become readable at the next completion. Whatever came before
     /// is not told: look once more afterwards.
-    pub(crate) fn notify(&self) -> Result<(), VerbsError> {
+    ///
+    /// With `told_only` at the next that the peer tells of: not when something of our own is done.
+    pub(crate) fn notify(&self, told_only: bool) -> Result<(), VerbsError> {
         // SAFETY: the queue lives.
-        check("ibv_req_notify_cq", unsafe { ffi::ibv_req_notify_cq(self.queue.as_ptr(), 0) })
+        let failed = unsafe { ffi::ibv_req_notify_cq(self.queue.as_ptr(), i32::from(told_only)) };
+        check("ibv_req_notify_cq", failed)
     }
 
     /// Silences the descriptor.

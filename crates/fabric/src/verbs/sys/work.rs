@@ -78,8 +78,14 @@ impl Work<'_> {
     pub(super) fn request(&self, entry: *mut ffi::ibv_sge, next: *mut ffi::ibv_send_wr) -> ffi::ibv_send_wr {
         use ffi::ibv_send_flags as flag;
         use ffi::ibv_wr_opcode as opcode;
+        // What the peer is told of wakes it also where it sleeps until somebody speaks to it.
+        let tells = matches!(self.verb, Verb::WriteTelling { .. } | Verb::Send { .. });
         let mut flags = 0;
-        for (set, bit) in [(self.signalled, flag::IBV_SEND_SIGNALED), (self.inline, flag::IBV_SEND_INLINE)] {
+        for (set, bit) in [
+            (self.signalled, flag::IBV_SEND_SIGNALED),
+            (self.inline, flag::IBV_SEND_INLINE),
+            (tells, flag::IBV_SEND_SOLICITED),
+        ] {
             flags |= if set { bit.0 } else { 0 };
         }
         // SAFETY: all-zero is a value of this plain struct: null pointers and numbers.
