@@ -54,7 +54,7 @@ const QUIET_ONE_IN: usize = 3;
 const QUIET_MIN: usize = 3;
 
 /// Of figures that were measured in turn, those of the turns that were least disturbed: in which all of them together
-/// took the least time. An emulated processor whose host has others to serve is slower by half, or twice as slow, for
+/// were slowed the least. An emulated processor whose host has others to serve is slower by half, or twice as slow, for
 /// a second or two, mostly in the middle of a turn: then one figure tells of it and the other does not.
 ///
 /// A figure that is not there for every turn is left out. `time` is how long one of its operations takes.
