@@ -1,6 +1,6 @@
-//! The tools that the stages need: installed where we can, named exactly where we cannot.
+//! What the stages need: room on the disk, and tools, installed where we can, named exactly where we cannot.
 
-use crate::run::{Job, works};
+use crate::run::{Job, root, works};
 use crate::{Outcome, Stage};
 
 /// A program, how to tell that it is there, and where to get it.
@@ -43,8 +43,44 @@ const FIND_LIBCLANG: &str = "test -n \"$LIBCLANG_PATH\" && exit 0
     for d in ${LIBCLANG_PLACES:-/usr/lib/llvm-*/lib /usr/lib /usr/lib64 /usr/lib/*-linux-gnu}
     do for f in \"$d\"/libclang.so* \"$d\"/libclang-[0-9]*.so*; do test -e \"$f\" && exit 0; done; done; exit 1";
 
-/// Demands every tool, installing those that are missing.
+/// What all stages together write below `target`, from nothing, with something to spare.
+const ROOM_GIB: f64 = 20.0;
+
+/// What they write even where most of it is built already.
+const ROOM_GIB_MIN: f64 = 4.0;
+
+/// Demands room on the disk: without it each stage would fail for a reason of its own, far from this one.
+fn room() -> Result<String, String> {
+    let (free, built) = (gib("df", &["-Pk", "."], |line| line.split_whitespace().nth(3)), built());
+    // Whoever cannot ask goes on, and finds out.
+    let Some(free) = free else { return Ok("room on the disk unknown".into()) };
+    let needed = (ROOM_GIB - built).max(ROOM_GIB_MIN);
+    if free >= needed {
+        return Ok(format!("{free:.0} GiB of disk free"));
+    }
+    let root = root();
+    Err(format!(
+        "the stages write up to {needed:.0} GiB, and the disk of {} has {free:.1} GiB left: make room; what \
+         earlier builds left there is {built:.1} GiB, which `cargo clean` removes",
+        root.display()
+    ))
+}
+
+/// The size of what is built.
+fn built() -> f64 {
+    gib("du", &["-sk", "target"], |line| line.split_whitespace().next()).unwrap_or(0.0)
+}
+
+/// A figure in KiB in the last line of what a program says.
+fn gib(program: &str, args: &[&str], figure: fn(&str) -> Option<&str>) -> Option<f64> {
+    let done = Job::new(program, args).quiet().run().ok().filter(|done| done.status.success())?;
+    let kib: f64 = figure(done.output.lines().last()?)?.parse().ok()?;
+    Some(kib / f64::from(1 << 20))
+}
+
+/// Demands room and every tool, installing those that are missing.
 pub(crate) fn stage() -> Stage {
+    let room = room()?;
     let mut missing = Vec::new();
     for tool in &TOOLS {
         let (program, args) = tool.probe;
@@ -70,7 +106,7 @@ pub(crate) fn stage() -> Stage {
     ];
     let optional =
         optional.map(|(name, there)| format!("{name} {}", if there { "present" } else { "absent" }));
-    Ok(Outcome::Passed(format!("{} there; optional: {}", TOOLS.len(), optional.join(", "))))
+    Ok(Outcome::Passed(format!("{room}; {} there; optional: {}", TOOLS.len(), optional.join(", "))))
 }
 
 fn command(from: &From) -> String {

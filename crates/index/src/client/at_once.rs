@@ -13,9 +13,9 @@ use super::memory::{Memory, Unreadable, unreadable};
 use super::read::now_ms;
 use super::roots::Roots;
 use super::table::{ShardLink, Table, Way};
-use crate::TableError;
 use crate::key::{Found, Key, Looked};
 use crate::options::KEY_BYTES_MAX;
+use crate::{TableError, cuckoo};
 use barn_fabric::{Confirmation, Words};
 use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
@@ -188,11 +188,10 @@ impl Table {
             self.inner.is_afar.store(is_afar, Ordering::Relaxed);
         }
         let Some(roots) = shard.known(memory.0.session()) else { return Ok(None) };
+        let read = |at, into: &mut [u8]| memory.read_now(at, into);
         let looked = match &*roots {
-            Roots::Hopscotch(roots) => {
-                let read = |at, into: &mut [u8]| memory.read_now(at, into);
-                roots.lookup_waiting(&memory, read, key, found, reads)
-            }
+            Roots::Hopscotch(roots) => roots.lookup_waiting(&memory, read, key, found, reads),
+            Roots::Cuckoo(roots) => roots.lookup_waiting(&memory, read, key, found, reads),
             // Each READ is over when it has been polled once, and with it the lookup.
             roots => {
                 let lookup = pin!(roots.lookup(&memory, key, found, reads));
@@ -221,15 +220,26 @@ impl Roots {
         found: &mut Found,
         reads: &mut u32,
     ) -> Option<Looked> {
-        if let Self::Hopscotch(roots) = self {
-            *reads += 1;
-            let (looked, region) = roots.look_mapped(|region| glance.mapped(region), key, found)?;
-            return glance.is_believed(region).then_some(looked);
-        }
-        // Of loads nothing is pending: one poll is all of it.
-        match pin!(self.lookup(glance, key, found, reads)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(looked) => looked.ok(),
-            Poll::Pending => None,
+        match self {
+            Self::Hopscotch(roots) => {
+                *reads += 1;
+                let (looked, region) = roots.look_mapped(|region| glance.mapped(region), key, found)?;
+                glance.is_believed(region).then_some(looked)
+            }
+            Self::Cuckoo(roots) => {
+                let load = |at: Address, into: &mut [u8]| {
+                    cuckoo::load_mapped(glance, at, into).unwrap_or(Err(Unreadable::Closed(at.region())))
+                };
+                roots.lookup_waiting(glance, load, key, found, reads).ok()
+            }
+            // Of loads nothing is pending: one poll is all of it.
+            Self::Cache(_) | Self::Tree(_) => {
+                let lookup = pin!(self.lookup(glance, key, found, reads));
+                match lookup.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(looked) => looked.ok(),
+                    Poll::Pending => None,
+                }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::entry::{ENTRY_BYTES, EXTENT_HEADER_BYTES, Entry, SALT_BYTES, Seen, extent_check, words_of};
 use super::roots::Roots;
-use super::table::{hash_of, places};
+use super::table::{WAYS, hash_of, places};
 use crate::client::memory::{Memory, Unreadable};
 use crate::key::{Found, Key, Looked};
 use barn_layout::Address;
@@ -20,12 +20,182 @@ const EXTENT_TRIES_MAX: u32 = 8;
 /// How often keys may move while nothing is found.
 const PASSES_MAX: u32 = 8;
 
-/// What a look at the three places came to.
-enum Pass {
-    /// This, whatever else there is.
-    Over(Looked),
-    /// The key was nowhere.
-    Nothing,
+/// A lookup between two READs: which is wanted next, and what the last one says. It waits for nothing itself,
+/// so that one is the same whoever makes its READs, and however they are waited for.
+struct Search<'a> {
+    roots: &'a Roots,
+    key: Key<'a>,
+    slots: [u64; WAYS],
+    stage: Stage,
+    /// Which of the three places is looked at.
+    way: usize,
+    /// How often the entry there was torn, and what it points to.
+    torn: u32,
+    tries: u32,
+    /// How often keys have moved while nothing was found, and their count before the last look.
+    passes: u32,
+    before: u64,
+}
+
+/// What the next READ is to bring.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The entry at one of the places.
+    Entry,
+    /// The extent that this entry points to, from a byte on.
+    Extent(Entry, usize),
+    /// The count of moves: the key was at none of its places.
+    Moves,
+}
+
+impl<'a> Search<'a> {
+    #[inline(always)]
+    fn new(roots: &'a Roots, key: Key<'a>) -> Self {
+        let slots = places(hash_of(key), roots.slots);
+        // SYNC: pairs with the store in `take_moves`: what that reader saw, this one comes after.
+        let before = roots.seen.load(Ordering::Acquire);
+        Self { roots, key, slots, stage: Stage::Entry, way: 0, torn: 0, tries: 0, passes: 0, before }
+    }
+
+    /// Where to read next, and the room for it: `near` for what is short, `found` for an extent. `None` where
+    /// no memory can be.
+    #[inline(always)]
+    fn wanted<'b>(
+        &self,
+        near: &'b mut [u8; ENTRY_BYTES],
+        found: &'b mut Found,
+    ) -> Option<(Address, &'b mut [u8])> {
+        match self.stage {
+            Stage::Entry => Some((self.roots.entry_at(self.slots[self.way])?, near)),
+            Stage::Extent(entry, from) => {
+                let at = entry.address.checked_add(from as u32)?;
+                let into = &mut self.roots.make_room(&entry, found)[from..];
+                let bytes = into.len().min(OPERATION_BYTES_MAX);
+                Some((at, &mut into[..bytes]))
+            }
+            Stage::Moves => {
+                // SYNC: pairs with the fence in `Table::begin_moves`: after an entry of a path, its count.
+                fence(Ordering::Acquire);
+                Some((self.roots.moves_at()?, &mut near[..WORD_BYTES]))
+            }
+        }
+    }
+
+    /// Takes what the READ has brought; what the lookup came to, if that was the last one.
+    #[inline(always)]
+    fn take(&mut self, near: &[u8; ENTRY_BYTES], found: &mut Found) -> Option<Looked> {
+        // SYNC: pairs with the fences in `Table::write` and `Table::end_moves`: where a READ is a load, what
+        // follows a count or an entry sees what was there when it was written.
+        fence(Ordering::Acquire);
+        match self.stage {
+            Stage::Entry => self.take_entry(near),
+            Stage::Extent(entry, from) => self.take_extent(entry, from, found),
+            Stage::Moves => {
+                let [moves, ..] = words_of(near);
+                self.take_moves(moves)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take_entry(&mut self, near: &[u8; ENTRY_BYTES]) -> Option<Looked> {
+        match self.roots.salt.open(self.slots[self.way], &words_of(near)) {
+            Seen::Used(entry) if entry.may_be(hash_of(self.key), self.key.bytes) => {
+                self.stage = Stage::Extent(entry, 0);
+                None
+            }
+            Seen::Used(_) | Seen::Empty => self.go_on(),
+            Seen::Torn if self.torn < ENTRY_TRIES_MAX => {
+                self.torn += 1;
+                None
+            }
+            Seen::Gone | Seen::Torn => Some(Looked::Stale),
+        }
+    }
+
+    #[inline(always)]
+    fn take_extent(&mut self, entry: Entry, from: usize, found: &mut Found) -> Option<Looked> {
+        let read = from + OPERATION_BYTES_MAX;
+        if read < entry.extent_bytes() {
+            self.stage = Stage::Extent(entry, read);
+            return None;
+        }
+        match judge(&entry, self.key, found) {
+            Fetched::This => Some(Looked::Found),
+            Fetched::Another => self.go_on(),
+            Fetched::Torn if self.tries == EXTENT_TRIES_MAX => Some(Looked::Unsettled),
+            Fetched::Torn => {
+                self.tries += 1;
+                self.stage = Stage::Entry;
+                None
+            }
+        }
+    }
+
+    /// The key is not at this place.
+    #[inline(always)]
+    fn go_on(&mut self) -> Option<Looked> {
+        self.way += 1;
+        (self.torn, self.tries) = (0, 0);
+        self.stage = if self.way < WAYS { Stage::Entry } else { Stage::Moves };
+        None
+    }
+
+    #[inline(always)]
+    fn take_moves(&mut self, moves: u64) -> Option<Looked> {
+        if moves == self.before && moves.is_multiple_of(2) {
+            return Some(Looked::Absent);
+        }
+        self.before = moves;
+        // SYNC: pairs with the load in `new`.
+        self.roots.seen.store(moves, Ordering::Release);
+        self.passes += 1;
+        (self.stage, self.way) = (Stage::Entry, 0);
+        (self.passes == PASSES_MAX).then_some(Looked::Unsettled)
+    }
+
+    /// Asks whether all that was read may be believed.
+    #[inline(always)]
+    fn believe<M: Memory>(&self, memory: &M, looked: Looked) -> Result<(), Unreadable> {
+        let entry_at = |slot: u64| self.roots.entry_at(slot).ok_or(Unreadable::Nowhere);
+        match (looked, self.stage) {
+            (Looked::Found, Stage::Extent(entry, _)) => {
+                let region = entry_at(self.slots[self.way])?.region();
+                memory.believe(region)?;
+                if entry.address.region() != region {
+                    memory.believe(entry.address.region())?;
+                }
+                Ok(())
+            }
+            (Looked::Absent, _) => {
+                for slot in self.slots {
+                    memory.believe(entry_at(slot)?.region())?;
+                }
+                memory.believe(self.roots.moves_at().ok_or(Unreadable::Nowhere)?.region())
+            }
+            // It decides nothing.
+            _ => Ok(()),
+        }
+    }
+
+    /// What is said of a lookup that came to this.
+    #[inline(always)]
+    fn end<M: Memory>(
+        &self,
+        memory: &M,
+        looked: Result<Looked, Unreadable>,
+        found: &mut Found,
+    ) -> Result<Looked, Unreadable> {
+        let looked = match looked.and_then(|looked| self.believe(memory, looked).map(|()| looked)) {
+            // Whoever gave the address was out of date, and that is the node that gave the roots.
+            Err(Unreadable::Nowhere) => Ok(Looked::Stale),
+            looked => looked,
+        };
+        if looked != Ok(Looked::Found) {
+            found.value.clear();
+        }
+        looked
+    }
 }
 
 impl Roots {
@@ -38,107 +208,48 @@ impl Roots {
         found: &mut Found,
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
-        let looked = match self.passes(memory, key, found, reads).await {
-            // Whoever gave the address was out of date, and that is the node that gave the roots.
-            Err(Unreadable::Nowhere) => Ok(Looked::Stale),
-            looked => looked,
+        let mut search = Search::new(self, key);
+        let mut near = [0; ENTRY_BYTES];
+        let looked = loop {
+            let Some((at, into)) = search.wanted(&mut near, found) else { break Err(Unreadable::Nowhere) };
+            *reads += 1;
+            let read = match load_mapped(memory, at, into) {
+                Some(read) => read,
+                None => memory.read(at, into).await,
+            };
+            if let Err(error) = read {
+                break Err(error);
+            }
+            if let Some(looked) = search.take(&near, found) {
+                break Ok(looked);
+            }
         };
-        if looked != Ok(Looked::Found) {
-            found.value.clear();
-        }
-        looked
+        search.end(memory, looked, found)
     }
 
-    async fn passes<M: Memory + Sync>(
+    /// As [`Self::lookup`], by READs that `read` waits for.
+    #[inline(always)]
+    pub(crate) fn lookup_waiting<M: Memory>(
         &self,
         memory: &M,
+        read: impl Fn(Address, &mut [u8]) -> Result<(), Unreadable>,
         key: Key<'_>,
         found: &mut Found,
         reads: &mut u32,
     ) -> Result<Looked, Unreadable> {
-        let slots = places(hash_of(key), self.slots);
-        // SYNC: pairs with the store below: what that reader saw, this one comes after.
-        let mut before = self.seen.load(Ordering::Acquire);
-        for _ in 0..PASSES_MAX {
-            if let Pass::Over(looked) = self.pass(memory, key, slots, found, reads).await? {
-                return Ok(looked);
+        let mut search = Search::new(self, key);
+        let mut near = [0; ENTRY_BYTES];
+        let looked = loop {
+            let Some((at, into)) = search.wanted(&mut near, found) else { break Err(Unreadable::Nowhere) };
+            *reads += 1;
+            if let Err(error) = read(at, into) {
+                break Err(error);
             }
-            let moves = self.moves(memory, reads).await?;
-            if moves == before && moves.is_multiple_of(2) {
-                for slot in slots {
-                    memory.believe(self.entry_at(slot).ok_or(Unreadable::Nowhere)?.region())?;
-                }
-                memory.believe(self.moves_at().ok_or(Unreadable::Nowhere)?.region())?;
-                return Ok(Looked::Absent);
+            if let Some(looked) = search.take(&near, found) {
+                break Ok(looked);
             }
-            before = moves;
-            // SYNC: pairs with the load above.
-            self.seen.store(moves, Ordering::Release);
-        }
-        Ok(Looked::Unsettled)
-    }
-
-    /// Looks at the three places, one after the other.
-    async fn pass<M: Memory + Sync>(
-        &self,
-        memory: &M,
-        key: Key<'_>,
-        slots: [u64; 3],
-        found: &mut Found,
-        reads: &mut u32,
-    ) -> Result<Pass, Unreadable> {
-        for slot in slots {
-            let at = self.entry_at(slot).ok_or(Unreadable::Nowhere)?;
-            let (mut torn, mut tries) = (0, 0);
-            loop {
-                let mut bytes = [0; ENTRY_BYTES];
-                load(memory, at, &mut bytes, reads).await?;
-                let entry = match self.salt.open(slot, &words_of(&bytes)) {
-                    Seen::Empty => break,
-                    Seen::Used(entry) if !entry.may_be(hash_of(key), key.bytes) => break,
-                    Seen::Used(entry) => entry,
-                    Seen::Gone => return Ok(Pass::Over(Looked::Stale)),
-                    Seen::Torn if torn == ENTRY_TRIES_MAX => return Ok(Pass::Over(Looked::Stale)),
-                    Seen::Torn => {
-                        torn += 1;
-                        continue;
-                    }
-                };
-                match self.fetch(memory, &entry, key, found, reads).await? {
-                    Fetched::This => {
-                        memory.believe(at.region())?;
-                        if entry.address.region() != at.region() {
-                            memory.believe(entry.address.region())?;
-                        }
-                        return Ok(Pass::Over(Looked::Found));
-                    }
-                    Fetched::Another => break,
-                    Fetched::Torn if tries == EXTENT_TRIES_MAX => {
-                        return Ok(Pass::Over(Looked::Unsettled));
-                    }
-                    Fetched::Torn => tries += 1,
-                }
-            }
-        }
-        Ok(Pass::Nothing)
-    }
-
-    /// Reads the extent that an entry points to.
-    async fn fetch<M: Memory + Sync>(
-        &self,
-        memory: &M,
-        entry: &Entry,
-        key: Key<'_>,
-        found: &mut Found,
-        reads: &mut u32,
-    ) -> Result<Fetched, Unreadable> {
-        let into = self.make_room(entry, found);
-        let mut at = entry.address;
-        for piece in into.chunks_mut(OPERATION_BYTES_MAX) {
-            load(memory, at, piece, reads).await?;
-            at = at.checked_add(piece.len() as u32).ok_or(Unreadable::Nowhere)?;
-        }
-        Ok(judge(entry, key, found))
+        };
+        search.end(memory, looked, found)
     }
 
     /// Room for an extent in `found`, behind the salt.
@@ -147,14 +258,6 @@ impl Roots {
         found.value.resize(SALT_BYTES + bytes, 0);
         found.value[..SALT_BYTES].copy_from_slice(&self.salt.extents());
         &mut found.value[SALT_BYTES..]
-    }
-
-    async fn moves<M: Memory + Sync>(&self, memory: &M, reads: &mut u32) -> Result<u64, Unreadable> {
-        // SYNC: pairs with the fence in `Table::begin_moves`: after an entry of a path, its count.
-        fence(Ordering::Acquire);
-        let mut word = [0; WORD_BYTES];
-        load(memory, self.moves_at().ok_or(Unreadable::Nowhere)?, &mut word, reads).await?;
-        Ok(u64::from_le_bytes(word))
     }
 }
 
@@ -189,22 +292,13 @@ pub(super) fn judge(entry: &Entry, key: Key<'_>, found: &mut Found) -> Fetched {
     Fetched::This
 }
 
-/// A READ, or a load where the memory is mapped.
-async fn load<M: Memory + Sync>(
+/// A load, where the memory is mapped.
+#[inline(always)]
+pub(crate) fn load_mapped<M: Memory>(
     memory: &M,
     at: Address,
     into: &mut [u8],
-    reads: &mut u32,
-) -> Result<(), Unreadable> {
-    *reads += 1;
-    match memory.mapped(at.region()) {
-        Some(words) => {
-            words.load(u64::from(at.offset()), into).map_err(|_| Unreadable::Nowhere)?;
-            // SYNC: pairs with the fences in `Table::write` and `Table::end_moves`: after a count or
-            // an entry, what was there when it was written.
-            fence(Ordering::Acquire);
-            Ok(())
-        }
-        None => memory.read(at, into).await,
-    }
+) -> Option<Result<(), Unreadable>> {
+    let words = memory.mapped(at.region())?;
+    Some(words.load(u64::from(at.offset()), into).map_err(|_| Unreadable::Nowhere))
 }

@@ -45,6 +45,7 @@ mod table;
 mod tests;
 
 pub use figures::{Probes, linear_probes, probes};
+pub(crate) use lookup::load_mapped;
 pub use owner::Owner;
 pub use roots::Roots;
 

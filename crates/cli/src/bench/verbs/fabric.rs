@@ -9,7 +9,7 @@ use barn_server::Method;
 
 use super::perftest::Tool;
 use super::site::Site;
-use super::{Beside, Effort, median, quietest};
+use super::{Beside, Effort, median, quietest, quietest_rates};
 use crate::bench::at::At;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
@@ -96,7 +96,7 @@ impl Bench<'_> {
         &mut self,
         name: String,
         bytes: usize,
-        mut beside: Beside<'_>,
+        beside: Beside<'_>,
         mut once: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         if !self.wants(&name) {
@@ -106,21 +106,25 @@ impl Bench<'_> {
         // The first of everything is slower: pages, paths, caches.
         median(self.effort.slice / 8, &mut once)?;
         let effort = beside.effort(self.effort);
-        let mut samples = Vec::new();
+        let [mut ours, mut theirs] = [const { Vec::new() }; 2];
         for _ in 0..effort.repeats {
-            samples.push(median(effort.slice, &mut once)?);
-            beside.measure(bytes)?;
+            ours.push(median(effort.slice, &mut once)?);
+            theirs.extend(beside.measure(bytes)?);
+            beside.settle();
         }
-        let [samples, read_lat] = quietest([&samples, &beside.figures], |time| time);
-        let row = Row::nanoseconds(name, &samples);
-        self.push(beside.put(row, &samples, &read_lat, bytes, 1.0), bytes);
+        let row = Row::nanoseconds(name, &quietest(&ours));
+        let row = match beside.named(&quietest(&theirs), bytes, 1.0) {
+            Some((name, theirs)) => row.beside(name, &theirs),
+            None => row,
+        };
+        self.push(row, bytes);
         Ok(())
     }
 
     /// All rates in turn, so that a noisy moment hits all. The first is that of READs, which the
     /// others stand beside.
     fn rates(&mut self) -> io::Result<()> {
-        let mut beside = Beside::new(Tool::ReadBw, self.at);
+        let beside = Beside::new(Tool::ReadBw, self.at);
         let Effort { slice, repeats } = beside.effort(self.effort);
         let region = self.region()?;
         let mut connections = Vec::new();
@@ -163,9 +167,9 @@ impl Bench<'_> {
         if !wanted.contains(&true) {
             return Ok(());
         }
-        let mut samples = vec![Vec::new(); rates.len()];
+        let (mut samples, mut read_bw) = (vec![Vec::new(); rates.len()], Vec::new());
         for _ in 0..repeats {
-            beside.measure(BYTES)?;
+            read_bw.extend(beside.measure(BYTES)?);
             for (at, (name, rate)) in rates.iter_mut().enumerate() {
                 if at == 0 || wanted[at] {
                     self.progress.show(name);
@@ -177,12 +181,16 @@ impl Bench<'_> {
         for (at, name) in names.into_iter().enumerate().filter(|(at, _)| wanted[*at]) {
             let is_herd = name.contains("herd");
             // Each beside what it took turns with.
-            let theirs = if at == 0 { &beside.figures } else { &samples[0] };
-            let [ours, theirs] = quietest([&samples[at], theirs], |rate| 1.0 / rate);
+            let theirs = if at == 0 { &read_bw } else { &samples[0] };
+            let [ours, theirs] = quietest_rates([&samples[at], theirs]);
             let row = Row::rate(name, &ours);
-            let row = match at {
-                0 => beside.put(row, &ours, &theirs, BYTES, 1.0),
-                _ => row.beside_in_turn("pipelined READs", &ours, &theirs),
+            let named = match at {
+                0 => beside.named(&theirs, BYTES, 1.0),
+                _ => Some(("pipelined READs".into(), theirs)),
+            };
+            let row = match named {
+                Some((name, theirs)) => row.beside_in_turn(name, &ours, &theirs),
+                None => row,
             };
             self.push(if is_herd { row.aim(HERD_AIM) } else { row }, BYTES);
         }

@@ -60,28 +60,32 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
             place = (place + 4099) % places;
             region.read(place * read_bytes as u64, &mut into).wait().map_err(io::Error::other)
         };
-        let mut perftest = Beside::new(Tool::ReadLat, at);
+        let perftest = Beside::new(Tool::ReadLat, at);
         let effort = perftest.effort(Effort::of(quick));
         // The first GETs learn where the table is.
         median(effort.slice / 8, &mut get)?;
         let before = table.stats().map_err(io::Error::other)?;
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let [mut ours, mut theirs, mut read_lat] = [const { Vec::new() }; 3];
         for _ in 0..effort.repeats {
             ours.push(median(effort.slice, &mut get)?);
             theirs.push(median(effort.slice, &mut read)?);
-            perftest.measure(read_bytes)?;
+            read_lat.extend(perftest.measure(read_bytes)?);
+            perftest.settle();
         }
         let after = table.stats().map_err(io::Error::other)?;
-        let [ours, theirs, read_lat] = quietest([&ours, &theirs, &perftest.figures], |time| time);
+        let [ours, theirs, read_lat] = [&ours, &theirs, &read_lat].map(|turns| quietest(turns));
         let gets = (after.one_sided_gets - before.one_sided_gets).max(1);
         let reads_per_get = (after.reads - before.reads) as f64 / gets as f64;
         let reads = if kind == Kind::Hopscotch { 1.0 } else { 2.0 };
         let beside: Vec<f64> = theirs.iter().map(|each| each * reads).collect();
         let row = Row::nanoseconds(name, &ours);
-        let row = row.beside_in_turn(format!("{reads:.0} READ of {read_bytes} B each"), &ours, &beside);
+        let row = row.beside(format!("{reads:.0} READ of {read_bytes} B each"), &beside);
         let of_reads = row.ratio;
-        let row = perftest
-            .put(row, &ours, &read_lat, read_bytes, reads)
+        let row = match perftest.named(&read_lat, read_bytes, reads) {
+            Some((name, theirs)) => row.beside(name, &theirs),
+            None => row,
+        };
+        let row = row
             .with("of_reads", of_reads)
             .with("transport", "verbs")
             .with("bytes", read_bytes)

@@ -9,7 +9,7 @@
 //! | `verbs/get/KIND/blocking` | one GET at a time, one-sidedly: the median |
 //!
 //! What stands beside them is perftest's, of the same two devices: with `--read-lat` and `--read-bw` its READs in turn
-//! with ours (`cargo xtask verbs` does so); then the least disturbed third of the turns counts. Latencies are medians of
+//! with ours (`cargo xtask verbs` does so); then the least disturbed turns count. Latencies are medians of
 //! single operations, as `ib_read_lat`'s are.
 //!
 //! Without `--at` a node is started for the run, on the first RDMA device that has an IPv4 address,
@@ -17,7 +17,6 @@
 
 use self::perftest::Tool;
 use crate::bench::at::At;
-use crate::report::Row;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -45,26 +44,40 @@ impl Effort {
 
     /// The same where ours and theirs take turns: more often, and each for a shorter time.
     fn in_turn(self) -> Self {
-        Self { slice: self.slice / 4, repeats: 15 }
+        Self { slice: self.slice / 4, repeats: 30 }
     }
 }
 
-/// One of so many turns counts, and at least so many do.
+/// One of so many turns counts, of rates and of latencies, and at least so many do.
 const QUIET_ONE_IN: usize = 3;
+const FASTEST_ONE_IN: usize = 5;
 const QUIET_MIN: usize = 3;
 
-/// Of figures that were measured in turn, those of the turns that were least disturbed: in which all of them together
+/// How long one of perftest's servers takes to be ready again, and more.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Of latencies that were measured in turn with others, those of the turns that were least disturbed: the fastest
+/// fifth. An emulated processor whose host has others to serve is slower by half, or twice as slow, for a second or two
+/// at a time, and never faster: whoever had more of those seconds would look the slower one.
+fn quietest(latencies: &[f64]) -> Vec<f64> {
+    let mut sorted = latencies.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.truncate((latencies.len() / FASTEST_ONE_IN).max(QUIET_MIN));
+    sorted
+}
+
+/// Of rates that were measured in turn, those of the turns that were least disturbed: in which all of them together
 /// were slowed the least. An emulated processor whose host has others to serve is slower by half, or twice as slow, for
 /// a second or two, mostly in the middle of a turn: then one figure tells of it and the other does not.
 ///
-/// A figure that is not there for every turn is left out. `time` is how long one of its operations takes.
-fn quietest<const N: usize>(figures: [&[f64]; N], time: impl Fn(f64) -> f64) -> [Vec<f64>; N] {
-    let turns = figures[0].len();
-    let whole = figures.map(|each| if each.len() == turns { each } else { &[] });
-    // What one takes stands beside what it takes at best: a long operation counts no more than a short one.
-    let best = whole.map(|each| each.iter().map(|figure| time(*figure)).fold(f64::INFINITY, f64::min));
+/// A rate that is not there for every turn is left out.
+fn quietest_rates<const N: usize>(rates: [&[f64]; N]) -> [Vec<f64>; N] {
+    let turns = rates[0].len();
+    let whole = rates.map(|each| if each.len() == turns { each } else { &[] });
+    // Each beside its own best: what is fast counts no more than what is slow.
+    let best = whole.map(|each| each.iter().copied().fold(0.0, f64::max));
     let slowed = |turn: usize| -> f64 {
-        let each = whole.iter().zip(best).filter_map(|(each, best)| Some(time(*each.get(turn)?) / best));
+        let each = whole.iter().zip(best).filter_map(|(each, best)| Some(best / each.get(turn)?));
         each.sum()
     };
     let mut order: Vec<usize> = (0..turns).collect();
@@ -78,7 +91,6 @@ struct Beside<'a> {
     tool: Tool,
     /// The command, if one was given.
     command: Option<&'a str>,
-    figures: Vec<f64>,
 }
 
 impl<'a> Beside<'a> {
@@ -87,38 +99,40 @@ impl<'a> Beside<'a> {
             Tool::ReadLat => at.read_lat.as_deref(),
             Tool::ReadBw => at.read_bw.as_deref(),
         };
-        Self { tool, command, figures: Vec::new() }
+        Self { tool, command }
     }
 
     /// Of what perftest has no word on.
     fn nothing() -> Self {
-        Self { tool: Tool::ReadLat, command: None, figures: Vec::new() }
+        Self { tool: Tool::ReadLat, command: None }
     }
 
     fn effort(&self, effort: Effort) -> Effort {
         if self.command.is_some() { effort.in_turn() } else { effort }
     }
 
-    /// Its turn.
-    fn measure(&mut self, bytes: usize) -> io::Result<()> {
-        if let Some(command) = self.command {
-            self.figures.extend(self.tool.measure(command, bytes)?);
-        }
-        Ok(())
+    /// Its turn; none if no command was given, or it has nothing to tell.
+    fn measure(&self, bytes: usize) -> io::Result<Option<f64>> {
+        self.command.map_or(Ok(None), |command| self.tool.measure(command, bytes))
     }
 
-    /// Puts `theirs`, of `reads` READs each, beside a row that was measured in turn with them.
-    fn put(&self, row: Row, ours: &[f64], theirs: &[f64], bytes: usize, reads: f64) -> Row {
-        // Where its clock does not work, it has nothing to say.
+    /// Waits until its other end, which serves one client, has been started again and is idle.
+    fn settle(&self) {
+        if self.command.is_some() {
+            std::thread::sleep(SETTLE);
+        }
+    }
+
+    /// What stands beside a row: its name, and `theirs` of so many READs each; nothing where its clock does not work.
+    fn named(&self, theirs: &[f64], bytes: usize, reads: f64) -> Option<(String, Vec<f64>)> {
         if theirs.is_empty() {
-            return row;
+            return None;
         }
         let name = match self.tool {
             Tool::ReadLat => format!("{reads:.0} x {} {bytes} B", self.tool.name()),
             Tool::ReadBw => format!("{} {bytes} B", self.tool.name()),
         };
-        let theirs: Vec<f64> = theirs.iter().map(|each| each * reads).collect();
-        row.beside_in_turn(name, ours, &theirs)
+        Some((name, theirs.iter().map(|each| each * reads).collect()))
     }
 }
 
@@ -140,13 +154,20 @@ mod tests {
 
     #[test]
     fn the_least_disturbed_turns_count_for_all_that_were_measured_in_them() {
-        // In the first two turns somebody else had the processor, for one of the two figures each.
-        let (ours, theirs) = ([200.0, 100.0, 90.0, 91.0, 92.0], [50.0, 99.0, 45.0, 46.0, 47.0]);
-        let [ours, theirs] = quietest([&ours, &theirs], |time| time);
-        assert_eq!((ours, theirs), (vec![90.0, 91.0, 92.0], vec![45.0, 46.0, 47.0]));
-        // Of rates the highest are undisturbed; what was not measured every time does not count.
-        let [rates, none] = quietest([&[1.0, 9.0, 8.0, 7.0], &[3.0]], |rate| 1.0 / rate);
-        assert_eq!((rates, none), (vec![9.0, 8.0, 7.0], vec![]));
+        // In the first two turns somebody else had the processor, for one of the two each.
+        let (ours, theirs) = ([50.0, 99.0, 98.0, 97.0, 96.0], [40.0, 15.0, 39.0, 38.0, 37.0]);
+        let [ours, theirs] = quietest_rates([&ours, &theirs]);
+        assert_eq!((ours, theirs), (vec![98.0, 97.0, 96.0], vec![39.0, 38.0, 37.0]));
+        let [rates, none] = quietest_rates([&[1.0, 9.0, 8.0, 7.0], &[3.0]]);
+        assert_eq!((rates, none), (vec![9.0, 8.0, 7.0], vec![]), "what was not measured every time");
+    }
+
+    #[test]
+    fn latencies_count_where_they_were_slowed_the_least() {
+        let turns = [90.0, 160.0, 91.0, 150.0, 92.0, 93.0, 151.0, 152.0, 94.0, 95.0];
+        assert_eq!(quietest(&turns.repeat(2)), [90.0, 90.0, 91.0, 91.0]);
+        assert_eq!(quietest(&turns[..3]), [90.0, 91.0, 160.0], "few all count");
+        assert!(quietest(&[]).is_empty());
     }
 
     #[test]
