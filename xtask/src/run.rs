@@ -39,7 +39,7 @@ impl Job {
         if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
             command.env("CARGO_TERM_COLOR", "always");
         }
-        // What is built once needs nothing kept for the next time: that is half of what a build writes.
+        // What is built once needs nothing kept for the next time, which takes room on disk.
         if std::env::var_os("CI").is_some() && std::env::var_os("CARGO_INCREMENTAL").is_none() {
             command.env("CARGO_INCREMENTAL", "0");
         }

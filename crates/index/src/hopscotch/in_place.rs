@@ -17,7 +17,7 @@ use barn_fabric::Words;
 use barn_fabric::region::{AccessError, Ordering, fence};
 use barn_heap::HEADER_BYTES;
 use barn_heap::object::Header;
-use barn_layout::limits::WORD_BYTES;
+use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use barn_layout::object::{LockMode, VersionWord};
 use barn_layout::{Address, RegionId, planted};
 use barn_transaction::Pointer;
@@ -152,8 +152,13 @@ impl<'a> Place<'a> {
         self.words.prefetch(self.at, words * WORD_BYTES);
     }
 
-    /// Asks the CPU for all of the bucket, and for all of the next, where a fifth of all keys are: misses that overlap
-    /// cost as much as one.
+    /// Asks the CPU for all of the bucket, and for the head of the next: misses that overlap cost as much as one.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, shape: &Shape) {
+        self.words.prefetch(self.at, shape.stride + LINE_BYTES);
+    }
+
+    /// The same, and for all of the next, where the key may be: for whoever looks up one key and nothing beside it.
     #[inline]
     pub(super) fn prefetch_all(&self, shape: &Shape) {
         self.words.prefetch(self.at, 2 * shape.stride);

@@ -543,7 +543,7 @@ impl Shard for Owner {
             && let Some(home) = self.home(heap, known.segment, key)
             && !home.prefetch_slot(&self.shape, key)
         {
-            home.next(&self.shape).prefetch_all(&self.shape);
+            home.next(&self.shape).prefetch_bucket(&self.shape);
         }
     }
 
@@ -551,7 +551,7 @@ impl Shard for Owner {
         if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
             && let Some(home) = self.home(heap, known.segment, key)
         {
-            home.prefetch_all(&self.shape);
+            home.prefetch_bucket(&self.shape);
         }
     }
 
