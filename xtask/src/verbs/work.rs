@@ -112,7 +112,7 @@ pub(super) const WORK: &[Work] = &[
         name: MEASURED[0],
         server: Some((include_str!("guest/bench.server.sh"), 7411)),
         command: include_str!("guest/bench.client.sh"),
-        seconds_max: 300,
+        seconds_max: 600,
         programs: &[BARN],
         check: compare::check,
     },

@@ -7,9 +7,10 @@ use barn_fabric::verbs::{Echo, echo_client};
 use barn_fabric::{Connection, Messaging, Pipeline, RegionId, RemoteRegion, Rights};
 use barn_server::Method;
 
+use super::pace::in_turn;
 use super::perftest::Tool;
 use super::site::Site;
-use super::{Beside, Effort, median, quietest, quietest_rates};
+use super::{Beside, Effort, median, quietest_rates};
 use crate::bench::at::At;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
@@ -76,48 +77,53 @@ impl Bench<'_> {
         let region = self.region()?;
         for (bytes, name) in SIZES {
             let name = format!("verbs/read-{name}/blocking");
-            let (places, mut at, mut into) = (region.bytes() / bytes as u64, 0, vec![0; bytes]);
-            self.latency(name, bytes, Beside::new(Tool::ReadLat, self.at), || {
-                at = (at + 4099) % places;
-                region.read(at * bytes as u64, &mut into).wait().map_err(io::Error::other)
-            })?;
+            if self.wants(&name) {
+                self.read_latency(name, &region, bytes)?;
+            }
         }
         for (name, messaging) in modes() {
-            let (connection, mut reply) = (self.connect(messaging)?, Vec::new());
-            self.latency(format!("verbs/rpc-{name}/round-trip"), BYTES, Beside::nothing(), || {
-                let call = connection.call(Method::Echo as u16, &[7; BYTES], &mut reply);
-                call.wait().map_err(io::Error::other)
-            })?;
+            let name = format!("verbs/rpc-{name}/round-trip");
+            if self.wants(&name) {
+                self.round_trip(name, &self.connect(messaging)?)?;
+            }
         }
         Ok(())
     }
 
-    fn latency(
-        &mut self,
-        name: String,
-        bytes: usize,
-        beside: Beside<'_>,
-        mut once: impl FnMut() -> io::Result<()>,
-    ) -> io::Result<()> {
-        if !self.wants(&name) {
-            return Ok(());
-        }
+    fn read_latency(&mut self, name: String, region: &RemoteRegion, bytes: usize) -> io::Result<()> {
         self.progress.show(&name);
+        let places = region.bytes() / bytes as u64;
+        let reads = || {
+            let (mut at, mut into) = (0, vec![0; bytes]);
+            move || {
+                at = (at + 4099) % places;
+                region.read(at * bytes as u64, &mut into).wait().map_err(io::Error::other)
+            }
+        };
         // The first of everything is slower: pages, paths, caches.
-        median(self.effort.slice / 8, &mut once)?;
-        let effort = beside.effort(self.effort);
-        let [mut ours, mut theirs] = [const { Vec::new() }; 2];
-        for _ in 0..effort.repeats {
-            ours.push(median(effort.slice, &mut once)?);
-            theirs.extend(beside.measure(bytes)?);
-            beside.settle();
-        }
-        let row = Row::nanoseconds(name, &quietest(&ours));
-        let row = match beside.named(&quietest(&theirs), bytes, 1.0) {
+        median(self.effort.slice / 8, reads())?;
+        let beside = Beside::new(Tool::ReadLat, self.at);
+        let measured = in_turn(beside.effort(self.effort), (&beside, bytes), reads(), reads())?;
+        let row = Row::nanoseconds(name, &measured.ours).with("turns", measured.turns);
+        let row = match beside.named(&measured.theirs, bytes, 1.0) {
             Some((name, theirs)) => row.beside(name, &theirs),
             None => row,
         };
         self.push(row, bytes);
+        Ok(())
+    }
+
+    fn round_trip(&mut self, name: String, connection: &Connection) -> io::Result<()> {
+        self.progress.show(&name);
+        let mut reply = Vec::new();
+        let mut call = || {
+            let call = connection.call(Method::Echo as u16, &[7; BYTES], &mut reply);
+            call.wait().map_err(io::Error::other)
+        };
+        let Effort { slice, repeats } = self.effort;
+        median(slice / 8, &mut call)?;
+        let times: Vec<f64> = (0..repeats).map(|_| median(slice, &mut call)).collect::<io::Result<_>>()?;
+        self.push(Row::nanoseconds(name, &times), BYTES);
         Ok(())
     }
 

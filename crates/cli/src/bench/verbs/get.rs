@@ -7,9 +7,10 @@ use barn::{Barn, Connect, Found, Kind, Table, TableOptions, Way};
 use barn_fabric::{Connection, Messaging, Rights};
 use barn_index::hopscotch::lookup_bytes;
 
+use super::pace::{Measured, in_turn};
 use super::perftest::Tool;
 use super::site::Site;
-use super::{Beside, Effort, median, quietest};
+use super::{Beside, Effort, median};
 use crate::bench::at::At;
 use crate::bench::get::workload::{VALUE_BYTES, key, value};
 use crate::progress::Progress;
@@ -65,19 +66,13 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
         // The first GETs learn where the table is.
         median(effort.slice / 8, &mut get)?;
         let before = table.stats().map_err(io::Error::other)?;
-        let [mut ours, mut theirs, mut read_lat] = [const { Vec::new() }; 3];
-        for _ in 0..effort.repeats {
-            ours.push(median(effort.slice, &mut get)?);
-            theirs.push(median(effort.slice, &mut read)?);
-            read_lat.extend(perftest.measure(read_bytes)?);
-            perftest.settle();
-        }
+        let Measured { ours, theirs: read_lat, reads: single, turns } =
+            in_turn(effort, (&perftest, read_bytes), &mut get, &mut read)?;
         let after = table.stats().map_err(io::Error::other)?;
-        let [ours, theirs, read_lat] = [&ours, &theirs, &read_lat].map(|turns| quietest(turns));
         let gets = (after.one_sided_gets - before.one_sided_gets).max(1);
         let reads_per_get = (after.reads - before.reads) as f64 / gets as f64;
         let reads = if kind == Kind::Hopscotch { 1.0 } else { 2.0 };
-        let beside: Vec<f64> = theirs.iter().map(|each| each * reads).collect();
+        let beside: Vec<f64> = single.iter().map(|each| each * reads).collect();
         let row = Row::nanoseconds(name, &ours);
         let row = row.beside(format!("{reads:.0} READ of {read_bytes} B each"), &beside);
         let of_reads = row.ratio;
@@ -90,8 +85,9 @@ pub(crate) fn run(at: &At, keys: Option<u32>, rows: &str, quick: bool) -> io::Re
             .with("transport", "verbs")
             .with("bytes", read_bytes)
             .with("reads", reads)
-            .with("read_ns", Spread::of(&theirs).median)
+            .with("read_ns", Spread::of(&single).median)
             .with("reads_per_get", reads_per_get)
+            .with("turns", turns)
             .with("keys", keys);
         report.push(row);
         progress.step(&format!("{kind} done"));

@@ -9,8 +9,8 @@
 //! | `verbs/get/KIND/blocking` | one GET at a time, one-sidedly: the median |
 //!
 //! What stands beside them is perftest's, of the same two devices: with `--read-lat` and `--read-bw` its READs in turn
-//! with ours (`cargo xtask verbs` does so); then the least disturbed turns count. Latencies are medians of
-//! single operations, as `ib_read_lat`'s are.
+//! with ours (`cargo xtask verbs` does so); then the least disturbed turns count (`pace.rs`, `quietest_rates`). Latencies
+//! are medians of single operations, as `ib_read_lat`'s are.
 //!
 //! Without `--at` a node is started for the run, on the first RDMA device that has an IPv4 address,
 //! and the client comes from the last one. With it the node is one that was started elsewhere.
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) mod fabric;
 pub(crate) mod get;
+mod pace;
 mod perftest;
 mod site;
 
@@ -48,23 +49,12 @@ impl Effort {
     }
 }
 
-/// One of so many turns counts, of rates and of latencies, and at least so many do.
+/// One of so many turns of rates counts, and at least so many do, of latencies too.
 const QUIET_ONE_IN: usize = 3;
-const FASTEST_ONE_IN: usize = 5;
 const QUIET_MIN: usize = 3;
 
 /// How long one of perftest's servers takes to be ready again, and more.
-const SETTLE: Duration = Duration::from_millis(300);
-
-/// Of latencies that were measured in turn with others, those of the turns that were least disturbed: the fastest
-/// fifth. An emulated processor whose host has others to serve is slower by half, or twice as slow, for a second or two
-/// at a time, and never faster: whoever had more of those seconds would look the slower one.
-fn quietest(latencies: &[f64]) -> Vec<f64> {
-    let mut sorted = latencies.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.truncate((latencies.len() / FASTEST_ONE_IN).max(QUIET_MIN));
-    sorted
-}
+const SETTLE: Duration = Duration::from_millis(150);
 
 /// Of rates that were measured in turn, those of the turns that were least disturbed: in which all of them together
 /// were slowed the least. An emulated processor whose host has others to serve is slower by half, or twice as slow, for
@@ -102,13 +92,18 @@ impl<'a> Beside<'a> {
         Self { tool, command }
     }
 
-    /// Of what perftest has no word on.
+    /// Perftest was not given.
+    #[cfg(test)]
     fn nothing() -> Self {
         Self { tool: Tool::ReadLat, command: None }
     }
 
     fn effort(&self, effort: Effort) -> Effort {
-        if self.command.is_some() { effort.in_turn() } else { effort }
+        if self.asked() { effort.in_turn() } else { effort }
+    }
+
+    fn asked(&self) -> bool {
+        self.command.is_some()
     }
 
     /// Its turn; none if no command was given, or it has nothing to tell.
@@ -118,7 +113,7 @@ impl<'a> Beside<'a> {
 
     /// Waits until its other end, which serves one client, has been started again and is idle.
     fn settle(&self) {
-        if self.command.is_some() {
+        if self.asked() {
             std::thread::sleep(SETTLE);
         }
     }
@@ -160,14 +155,6 @@ mod tests {
         assert_eq!((ours, theirs), (vec![98.0, 97.0, 96.0], vec![39.0, 38.0, 37.0]));
         let [rates, none] = quietest_rates([&[1.0, 9.0, 8.0, 7.0], &[3.0]]);
         assert_eq!((rates, none), (vec![9.0, 8.0, 7.0], vec![]), "what was not measured every time");
-    }
-
-    #[test]
-    fn latencies_count_where_they_were_slowed_the_least() {
-        let turns = [90.0, 160.0, 91.0, 150.0, 92.0, 93.0, 151.0, 152.0, 94.0, 95.0];
-        assert_eq!(quietest(&turns.repeat(2)), [90.0, 90.0, 91.0, 91.0]);
-        assert_eq!(quietest(&turns[..3]), [90.0, 91.0, 160.0], "few all count");
-        assert!(quietest(&[]).is_empty());
     }
 
     #[test]
