@@ -405,7 +405,19 @@ fn lookups_of_mapped_memory_are_done_at_once_and_what_is_not_plain_goes_the_long
             table.find_many(&[b"short", &too_long], &mut answers),
             Err(Error::Table(TableError::KeyTooLong { .. }))
         ));
-        assert_eq!(table.read_by(Way::Request).futures().find_at_once(b"short", &mut found), None);
+        let (asked, before) = (table.read_by(Way::Request), table.stats().unwrap());
+        let asking = |key: &[u8], found: &mut Found| asked.futures().find_waiting(key, found).unwrap();
+        assert_eq!(asked.futures().find_at_once(b"short", &mut found), None, "{kind}: an answer takes time");
+        assert_eq!(asking(b"nobody", &mut found), Some(false), "{kind}: a thread can wait for an answer");
+        assert_eq!(asking(b"brief", &mut found), Some(false), "{kind}: it has expired");
+        assert_eq!(asking(&too_long, &mut found), None, "{kind}");
+        assert_eq!(asking(b"long", &mut found), Some(true), "{kind}");
+        assert_eq!(found.value, long, "{kind}");
+        assert_eq!(asking(b"short", &mut found), Some(true), "{kind}");
+        assert_eq!(found, asked.find(b"short").unwrap().unwrap(), "{kind}: version and time, too");
+        let after = asked.stats().unwrap();
+        assert_eq!(after.request_gets - before.request_gets, 5, "{kind}: each is counted");
+        assert_eq!(after.one_sided_gets, before.one_sided_gets, "{kind}");
         let far = Barn::connect(&format!("tcp://{}", node.tcp_address().unwrap())).unwrap();
         let far = far.open_table(&name).unwrap().read_by(Way::OneSided);
         assert_eq!(far.get(b"short").unwrap().unwrap(), b"1");

@@ -1,5 +1,5 @@
 //! Looking a key up without a future: where READs are loads, there is mostly nothing to wait for, and a
-//! thread that blocks anyway can wait for each READ where it is made.
+//! thread that blocks anyway can wait for each READ, or for the node's answer, where it is made.
 //!
 //! What always holds: what is found here was judged as in [`super::read`], by the same code of each design.
 //! Whatever is not plain (a writer, memory that has moved, a lease that is over, a shard that is not known
@@ -9,17 +9,19 @@
 //! is made: that alone costs more than the load. And while it waits, every poll goes through all its layers.
 
 use super::batch::Answers;
+use super::buffers::Buffers;
 use super::memory::{Memory, Unreadable, unreadable};
-use super::read::now_ms;
+use super::read::{answered, now_ms};
 use super::roots::Roots;
-use super::table::{ShardLink, Table, Way};
+use super::table::{Counts, ShardLink, Table, Way};
 use crate::key::{Found, Key, Looked};
 use crate::options::KEY_BYTES_MAX;
+use crate::wire::{self, Method};
 use crate::{TableError, cuckoo};
 use barn_fabric::{Confirmation, Words};
 use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
-use barn_transaction::{ClientError, Glance, Reach};
+use barn_transaction::{ClientError, Glance, Reach, Unanswered};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -54,9 +56,13 @@ impl Table {
 
     #[inline]
     fn find_plainly(&self, key: &[u8], found: &mut Found, waits: bool) -> Result<Option<bool>, TableError> {
-        let asks = matches!(self.way, Way::Request | Way::Mix(_));
-        if asks || key.len() > KEY_BYTES_MAX || self.is_followed() {
+        if key.len() > KEY_BYTES_MAX || self.is_followed() {
             return Ok(None);
+        }
+        match self.way {
+            Way::OneSided | Way::Auto => {}
+            Way::Request if waits => return self.ask_plainly(key, found),
+            Way::Request | Way::Mix(_) => return Ok(None),
         }
         // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
         let glance = match waits && self.inner.is_afar.load(Ordering::Relaxed) {
@@ -105,6 +111,29 @@ impl Table {
         };
         self.inner.counts.looked_up(1, u64::from(reads));
         Ok(Some(there))
+    }
+
+    /// Asks the node for a key and waits for what it says; `None` if that takes more than one question.
+    fn ask_plainly(&self, key: &[u8], found: &mut Found) -> Result<Option<bool>, TableError> {
+        let shard = self.shard(Key::new(self.inner.options.seed, key));
+        let mut buffers = Buffers::take();
+        let Buffers { message, answer } = &mut buffers;
+        wire::begin(message, shard.part.table, shard.part.shard, 1);
+        wire::add_key(message, key);
+        let whom = (self.inner.cluster, shard.member);
+        match self.client.ask_waiting(whom, Method::Get as u16, message, answer) {
+            Some(Ok(())) => {}
+            // The long way would take as long once more.
+            Some(Err(Unanswered { error: ClientError::Deadline, .. })) => {
+                return Err(ClientError::Deadline.into());
+            }
+            // A question changes nothing: it can be asked once more.
+            Some(Err(_)) | None => return Ok(None),
+        }
+        // What it refused, too, the long way asks again, and says why.
+        let Ok(Some(there)) = answered(answer, found) else { return Ok(None) };
+        Counts::add(&self.inner.counts.requests, 1);
+        Ok(Some(there && (found.expires == 0 || !found.is_expired(now_ms()))))
     }
 
     /// Looks up as many of the keys as can be at once, from the first on.

@@ -203,25 +203,31 @@ impl Table {
         wire::add_key(message, key.bytes);
         loop {
             self.ask(shard, Method::Get, message, answer, left).await?;
-            let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
-            match Outcome::from_bits(said.outcome.get()) {
-                Some(Outcome::Done) => {
-                    found.value.clear();
-                    found.value.extend_from_slice(value);
-                    found.version = said.version.get();
-                    found.expires = said.expires.get();
-                    return Ok(true);
-                }
-                Some(Outcome::Absent) => return Ok(false),
-                Some(Outcome::Again) => {
-                    if !waits.next().await {
-                        return Err(TableError::Contended);
-                    }
-                    left = waits.left();
-                }
-                _ => return Err(said_no(value)),
+            if let Some(there) = answered(answer, found)? {
+                return Ok(there);
             }
+            if !waits.next().await {
+                return Err(TableError::Contended);
+            }
+            left = waits.left();
         }
+    }
+}
+
+/// What a node has answered to the question for a key: whether it is there. `None` if it is to be asked again.
+pub(super) fn answered(answer: &[u8], found: &mut Found) -> Result<Option<bool>, TableError> {
+    let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
+    match Outcome::from_bits(said.outcome.get()) {
+        Some(Outcome::Done) => {
+            found.value.clear();
+            found.value.extend_from_slice(value);
+            found.version = said.version.get();
+            found.expires = said.expires.get();
+            Ok(Some(true))
+        }
+        Some(Outcome::Absent) => Ok(Some(false)),
+        Some(Outcome::Again) => Ok(None),
+        _ => Err(said_no(value)),
     }
 }
 

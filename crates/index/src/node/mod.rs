@@ -354,6 +354,22 @@ fn add_answer(answer: &mut Vec<u8>, outcome: Outcome, version: u64, expires: u64
     answer.extend_from_slice(value);
 }
 
+/// Adds what is known of a key: whether it is there, and what was found. `more` keys are to be answered, it among them.
+#[inline]
+fn add_found(answer: &mut Vec<u8>, there: Result<bool, Refused>, found: &Found, now: &Now, more: u16) {
+    match there {
+        Ok(true) if found.expires == 0 || !found.is_expired(now.ms()) => {
+            let Found { value, version, expires } = found;
+            match fits(answer, value.len(), more) {
+                true => add_answer(answer, Outcome::Done, *version, *expires, value),
+                false => add_answer(answer, Outcome::Again, 0, 0, &[]),
+            }
+        }
+        Ok(_) => add_answer(answer, Outcome::Absent, 0, 0, &[]),
+        Err(refused) => add_refusal(answer, &refused),
+    }
+}
+
 /// Whether an answer with another value of this length still is a message.
 fn fits(answer: &[u8], value: usize, more: u16) -> bool {
     answer.len() + value + (usize::from(more) + 1) * TableAnswer::BYTES <= MESSAGE_BYTES_MAX
@@ -368,10 +384,20 @@ fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
 }
 
 impl Request<'_> {
-    // Not inlined: the room for a group would be cleared for changes, too.
-    #[inline(never)]
     fn get(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         self.counts.get += u64::from(count);
+        if count != 1 {
+            return self.get_many(count, rest, answer);
+        }
+        let key = Key::new(self.held.options.seed, next_key(&mut rest)?);
+        let there = self.held.shard.get(self.heap, key, self.found);
+        add_found(answer, there, self.found, self.now, count);
+        Ok(())
+    }
+
+    // Not inlined: the room for a group would be cleared for one key, and for changes, too.
+    #[inline(never)]
+    fn get_many(&mut self, count: u16, mut rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
         let seed = self.held.options.seed;
         let mut group = [Key { bytes: &[], hash: 0 }; GET_GROUP];
         let mut looked = [Looked::Unsettled; GET_GROUP];
@@ -398,17 +424,7 @@ impl Request<'_> {
                     (self.held.shard.get(self.heap, group[at], self.found), &*self.found)
                 }
             };
-            match there {
-                Ok(true) if found.expires == 0 || !found.is_expired(self.now.ms()) => {
-                    let Found { value, version, expires } = found;
-                    match fits(answer, value.len(), count - done) {
-                        true => add_answer(answer, Outcome::Done, *version, *expires, value),
-                        false => add_answer(answer, Outcome::Again, 0, 0, &[]),
-                    }
-                }
-                Ok(_) => add_answer(answer, Outcome::Absent, 0, 0, &[]),
-                Err(refused) => add_refusal(answer, &refused),
-            }
+            add_found(answer, there, found, self.now, count - done);
         }
         Ok(())
     }

@@ -4,11 +4,11 @@
 use super::backoff::Backoff;
 use super::read::Operation;
 use super::table::Table;
-use super::{Client, ClientStats, LookupCounts};
+use super::{Client, ClientStats, Inner, LookupCounts};
 use crate::error::{Broken, ClientError, Unanswered};
 use barn_cluster::{AskError, MemberId, Refusal, Response};
-use barn_fabric::RemoteRegion;
-use barn_layout::{RegionId, planted};
+use barn_fabric::{CallError, RemoteRegion};
+use barn_layout::RegionId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,14 @@ impl Waits<'_> {
     }
 }
 
+impl Inner {
+    /// What it means that a question was not answered.
+    fn unanswered(&self, session: u64, error: CallError) -> Unanswered {
+        let unknown = error.outcome_is_unknown();
+        Unanswered { error: self.broken(session, Broken::from(error)), unknown }
+    }
+}
+
 impl Client {
     /// What can be read now.
     #[inline]
@@ -138,10 +146,7 @@ impl Client {
         let mut started = None;
         let (session, node) = loop {
             let table = inner.table();
-            if table.cluster != 0 && table.cluster != cluster && !planted("tables_outlive_clusters") {
-                return Err(ClientError::AnotherCluster.into());
-            }
-            if let Some(node) = table.node(member) {
+            if let Some(node) = table.node_of(cluster, member)? {
                 break (table.session, node.clone());
             }
             let started = *started.get_or_insert_with(|| inner.now());
@@ -159,10 +164,24 @@ impl Client {
         let left = started.map_or(limit, |started| limit.saturating_sub(inner.now() - started));
         ClientStats::add(&inner.stats.messages, 1);
         let asked = node.connection.call(method, body, answer).within(left).await;
-        asked.map_err(|error| {
-            let unknown = error.outcome_is_unknown();
-            Unanswered { error: inner.broken(session, Broken::from(error)), unknown }
-        })
+        asked.map_err(|error| inner.unanswered(session, error))
+    }
+
+    /// As [`Self::ask`], blocking this thread, within this handle's deadline. `None`, and nothing is asked, if the
+    /// session is not at that node yet: getting there is for the future.
+    pub fn ask_waiting(
+        &self,
+        (cluster, member): (u64, MemberId),
+        method: u16,
+        body: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Option<Result<(), Unanswered>> {
+        let inner = &*self.inner;
+        let table = inner.table();
+        let node = table.node_of(cluster, member).ok()??;
+        ClientStats::add(&inner.stats.messages, 1);
+        let asked = node.connection.call(method, body, answer).within(self.deadline).wait();
+        Some(asked.map_err(|error| inner.unanswered(table.session, error)))
     }
 
     /// Counts for a table that is being opened; see [`ClientStats::now`].

