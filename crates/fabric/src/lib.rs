@@ -72,7 +72,7 @@ pub use {
     error::{CallError, ConnectError, OpenError, OperationError},
     link::{Guarantees, WHOLE_WORDS_BYTES_MAX, WordOrder},
     node::{Node, NodeError, NodeOptions, NodeStats, Stopper, TransportStats},
-    region::{AccessError, MapError, Pages, Region, RegionError, RegionOptions, Rights, Words},
+    region::{AccessError, MapError, Pages, Region, RegionError, RegionOptions, Rights, Whereabouts, Words},
     registry::{PeerId, RegisterError, Registry},
     remote_region::{Atomic, Batch, Open, RemoteRegion, Transfer},
     service::{Deferred, Reply, Request, Sender, Service},

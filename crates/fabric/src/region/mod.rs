@@ -19,9 +19,11 @@ mod socket;
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 mod vector;
 pub mod versioned;
+mod whereabouts;
 mod words;
 
 pub use rights::Rights;
+pub use whereabouts::Whereabouts;
 pub(crate) use words::Word;
 pub use words::{AccessError, AtomicU64, Ordering, Words, fence};
 

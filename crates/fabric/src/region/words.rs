@@ -19,6 +19,7 @@
 use super::journal::Journal;
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 use super::vector;
+use super::whereabouts::Whereabouts;
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use std::fmt;
 use std::sync::Arc;
@@ -485,27 +486,15 @@ impl Words {
     /// Asks the CPU to fetch a range into its caches. A range out of bounds is ignored.
     #[inline]
     pub fn prefetch(&self, offset: u64, bytes: usize) {
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        if let Ok(at) = self.check(offset, bytes) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let base = self.base.as_ptr().cast::<i8>();
-            // SAFETY: a prefetch does not fault, wherever it points.
-            let fetch = |at: usize| unsafe { _mm_prefetch::<_MM_HINT_T0>(base.wrapping_add(at)) };
-            let last = at + bytes.max(1) - 1;
-            // 16 lines: past that the hardware prefetcher has taken over.
-            let end = last.min(at + 16 * LINE_BYTES);
-            let mut line = at;
-            fetch(line);
-            while line + LINE_BYTES < end {
-                line += LINE_BYTES;
-                fetch(line);
-            }
-            if last / LINE_BYTES != line / LINE_BYTES {
-                fetch(last);
-            }
+        if self.check(offset, bytes).is_ok() {
+            self.whereabouts().prefetch(offset, bytes);
         }
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-        let _ = (offset, bytes, LINE_BYTES);
+    }
+
+    /// Where the memory is, for whoever will want it fetched before looking whether it is still there.
+    #[inline]
+    pub fn whereabouts(&self) -> Whereabouts {
+        Whereabouts::new(self.base.as_ptr().cast())
     }
 }
 

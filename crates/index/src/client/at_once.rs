@@ -17,7 +17,7 @@ use super::table::{Counts, ShardLink, Table, Way};
 use crate::key::{Found, Key, Looked};
 use crate::options::KEY_BYTES_MAX;
 use crate::wire::{self, Method};
-use crate::{TableError, cuckoo};
+use crate::{TableError, cuckoo, hopscotch};
 use barn_fabric::{Confirmation, Words};
 use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
@@ -37,6 +37,9 @@ pub(super) struct Glanced {
     /// Of so many of them is known whether they are there; the others are for the long way.
     pub(super) settled: u64,
 }
+
+/// The memory is not mapped here.
+struct Afar;
 
 impl Table {
     /// Looks a key up if that can be done at once, by loads from memory that is mapped here: whether it is
@@ -64,53 +67,72 @@ impl Table {
             Way::Request if waits => return self.ask_plainly(key, found),
             Way::Request | Way::Mix(_) => return Ok(None),
         }
-        // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
-        let glance = match waits && self.inner.is_afar.load(Ordering::Relaxed) {
-            true => None,
-            false => Some(self.client.glance()).filter(Glance::is_mapped),
-        };
-        if !waits && glance.is_none() {
-            return Ok(None);
-        }
         let key = Key::new(self.inner.options.seed, key);
         let shard = self.shard(key);
-        if self.way != Way::Auto {
-            return self.look_plainly(shard, key, found, glance);
+        // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
+        match waits && self.inner.is_afar.load(Ordering::Relaxed) {
+            true => self.look_waiting(shard, key, found),
+            false => match self.look_now(shard, key, found) {
+                Err(Afar) if waits => self.look_waiting(shard, key, found),
+                there => Ok(there.unwrap_or(None)),
+            },
         }
-        let Some(sent) = shard.single.choose_one_sided(&self.client) else { return Ok(None) };
-        let there = self.look_plainly(shard, key, found, glance);
-        match there {
-            Ok(Some(_)) => shard.single.done(&self.client, &sent, 1),
-            _ => shard.single.postpone(&sent),
-        }
-        there
     }
 
-    /// Looks a key up in the shard's memory; `None` if that takes more than loads, or READs that are waited for.
+    /// Looks a key up in memory that is mapped here: whether it is there; `None` if that takes more than loads.
     #[inline(always)]
-    fn look_plainly(
+    fn look_now(&self, shard: &ShardLink, key: Key<'_>, found: &mut Found) -> Result<Option<bool>, Afar> {
+        let looked = shard.with_newest(|known| {
+            // First of all: what follows is done while the memory is on its way.
+            let aim = known.roots.aim(key);
+            let glance = self.client.glance();
+            if !glance.is_mapped() {
+                return Some(Err(Afar));
+            }
+            if !known.serves(glance.session()) {
+                return None;
+            }
+            let look = |found: &mut Found, reads: &mut u32| {
+                Ok(known.roots.look_at_once(&glance, aim, key, found, reads))
+            };
+            self.one_sided(shard, found, look).ok().flatten().map(Ok)
+        });
+        looked.transpose()
+    }
+
+    /// Runs a one-sided look, unless `auto` chooses to ask, and counts it: whether the key is there; `None` if it is
+    /// not known.
+    #[inline(always)]
+    fn one_sided(
         &self,
         shard: &ShardLink,
-        key: Key<'_>,
         found: &mut Found,
-        mapped: Option<Glance<'_>>,
+        look: impl FnOnce(&mut Found, &mut u32) -> Result<Option<Looked>, TableError>,
     ) -> Result<Option<bool>, TableError> {
+        let sent = match self.way {
+            Way::Auto => match shard.single.choose_one_sided(&self.client) {
+                None => return Ok(None),
+                sent => sent,
+            },
+            _ => None,
+        };
         let mut reads = 0;
-        let looked = match mapped {
-            Some(glance) => shard
-                .with_known(glance.session(), |roots| roots.look_at_once(&glance, key, found, &mut reads)),
-            // No glance is held: whoever opens a region does not wait for our READs.
-            None => self.look_waiting(shard, key, found, &mut reads)?,
-        };
-        let Some(looked) = looked else { return Ok(None) };
+        let looked = look(found, &mut reads);
         let there = match looked {
-            Looked::Found => found.expires == 0 || !found.is_expired(now_ms()),
-            Looked::Absent => false,
-            Looked::Unsettled if planted("unsettled_at_once_is_absent") => false,
-            Looked::Unsettled | Looked::Stale => return Ok(None),
+            Ok(Some(Looked::Found)) => Some(found.expires == 0 || !found.is_expired(now_ms())),
+            Ok(Some(Looked::Absent)) => Some(false),
+            Ok(Some(Looked::Unsettled)) if planted("unsettled_at_once_is_absent") => Some(false),
+            _ => None,
         };
-        self.inner.counts.looked_up(1, u64::from(reads));
-        Ok(Some(there))
+        match (&sent, there) {
+            (Some(sent), Some(_)) => shard.single.done(&self.client, sent, 1),
+            (Some(sent), None) => shard.single.postpone(sent),
+            (None, _) => {}
+        }
+        if there.is_some() {
+            self.inner.counts.looked_up(1, u64::from(reads));
+        }
+        looked.map(|_| there)
     }
 
     /// Asks the node for a key and waits for what it says; `None` if that takes more than one question.
@@ -189,7 +211,8 @@ impl Table {
             *hashed = Key::new(self.inner.options.seed, key);
         }
         let hashed = &hashed[..keys.len()];
-        shard.with_known(glance.session(), |roots| match roots {
+        shard.with_newest(|known| match &*known.roots {
+            _ if !known.serves(glance.session()) => None,
             Roots::Hopscotch(roots) => {
                 let mapped = |region| glance.mapped(region).ok_or(region);
                 let read = roots.look_many_mapped(mapped, hashed, found, looked).ok()?;
@@ -202,8 +225,18 @@ impl Table {
         })
     }
 
-    /// Looks a key up by READs that this thread waits for, one after the other.
+    /// Looks a key up by READs that this thread waits for, one after the other: whether it is there; `None` if that
+    /// takes more than those.
     fn look_waiting(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+    ) -> Result<Option<bool>, TableError> {
+        self.one_sided(shard, found, |found, reads| self.read_waiting(shard, key, found, reads))
+    }
+
+    fn read_waiting(
         &self,
         shard: &ShardLink,
         key: Key<'_>,
@@ -240,11 +273,21 @@ impl Table {
 }
 
 impl Roots {
+    /// Where a key is to be looked for, if the kind of the table has that fetched ahead.
+    #[inline]
+    fn aim(&self, key: Key<'_>) -> Option<hopscotch::Aim> {
+        match self {
+            Self::Hopscotch(roots) => roots.aim(key),
+            Self::Cuckoo(_) | Self::Cache(_) | Self::Tree(_) => None,
+        }
+    }
+
     /// Looks a key up in mapped memory; `None` if that takes more than loads.
     #[inline]
     fn look_at_once(
         &self,
         glance: &Glance<'_>,
+        aim: Option<hopscotch::Aim>,
         key: Key<'_>,
         found: &mut Found,
         reads: &mut u32,
@@ -252,7 +295,8 @@ impl Roots {
         match self {
             Self::Hopscotch(roots) => {
                 *reads += 1;
-                let (looked, region) = roots.look_mapped(|region| glance.mapped(region), key, found)?;
+                let (looked, region) =
+                    roots.look_mapped(&aim?, |region| glance.mapped(region), key, found)?;
                 glance.is_believed(region).then_some(looked)
             }
             Self::Cuckoo(roots) => {

@@ -8,6 +8,7 @@ mod catalogue;
 mod choosing;
 mod follow;
 pub(crate) mod memory;
+pub(crate) mod near;
 mod range;
 mod read;
 mod roots;

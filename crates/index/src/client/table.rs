@@ -381,22 +381,19 @@ impl ShardLink {
         self.newest().filter(|known| known.serves(session)).map(|known| known.roots)
     }
 
-    /// As [`Self::known`], for as long as `look` takes: mostly without a lock, and no reference is counted.
+    /// Runs `look` with what was learned last, in whichever session: mostly without a lock, and no reference is
+    /// counted.
     #[inline]
-    pub(super) fn with_known<T>(&self, session: u64, look: impl FnOnce(&Roots) -> Option<T>) -> Option<T> {
+    pub(super) fn with_newest<T>(&self, look: impl FnOnce(&Known) -> Option<T>) -> Option<T> {
         // SYNC: Acquire, pairs with the Release in `learn`: whoever sees a mark finds its roots, or newer ones.
         let mark = self.mark.load(Ordering::Acquire);
-        Known::with(
-            mark,
-            || self.newest(),
-            |known| known.serves(session).then_some(&*known.roots).and_then(look),
-        )
+        Known::with(mark, || self.newest(), look)
     }
 
     fn learn(&self, session: u64, roots: Arc<Roots>) {
         let known = Known::new(session, roots);
         let mut newest = self.roots.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SYNC: Release, pairs with the Acquire in `with_known`; within the lock, so that the last mark is
+        // SYNC: Release, pairs with the Acquire in `with_newest`; within the lock, so that the last mark is
         // that of the last roots.
         self.mark.store(known.mark, Ordering::Release);
         *newest = Some(known);

@@ -14,6 +14,7 @@ use super::in_place::{Bucket, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut};
 use super::shape::Shape;
 use crate::client::buffers::Buffers;
 use crate::client::memory::{Memory, Unreadable};
+use crate::client::near::Near;
 use crate::key::{Found, Key, Looked};
 use crate::node::Part;
 use crate::options::TableOptions;
@@ -32,6 +33,15 @@ use std::task::{Context, Poll, Waker};
 pub struct Roots {
     shape: Shape,
     directory: Directory<Segment>,
+    near: Near,
+}
+
+/// Where a key is to be looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    segment: Segment,
+    home: usize,
+    is_fetched: bool,
 }
 
 /// Places of a directory that counts as small: 1.5 MiB.
@@ -123,7 +133,7 @@ impl Roots {
             return Err(Malformed);
         }
         let directory = Excerpt::parse(bytes, &shape)?.whole().ok_or(Malformed)?;
-        Ok(Self { shape, directory })
+        Ok(Self { shape, directory, near: Near::default() })
     }
 
     /// What to ask the node with to learn of a key's segment alone.
@@ -182,6 +192,18 @@ impl Roots {
         Ok(looked)
     }
 
+    /// Where a key is to be looked for, in memory that is already on its way if it is known where it is mapped.
+    /// `None` if nothing is known of the key's segment.
+    #[inline]
+    pub(crate) fn aim(&self, key: Key<'_>) -> Option<Aim> {
+        let segment = *self.segment(key)?;
+        let home = self.shape.home(key.hash, segment.seed);
+        let at = Address::new(segment.address.region(), segment.offset(home, &self.shape) as u32);
+        // All of both buckets: misses that overlap cost as much as one.
+        let is_fetched = self.near.prefetch(at, 2 * self.shape.stride);
+        Some(Aim { segment, home, is_fetched })
+    }
+
     /// Looks a key up in mapped memory without a future; gives the region, too, in which it looked, as
     /// nothing may be concluded before that is believed. `None` if the memory is not mapped. What needs more
     /// than a look at its two buckets and their overflow block is `Unsettled`, or `Stale`:
@@ -189,15 +211,18 @@ impl Roots {
     #[inline]
     pub(crate) fn look_mapped<'m>(
         &self,
+        aim: &Aim,
         mapped: impl FnOnce(RegionId) -> Option<&'m Words>,
         key: Key<'_>,
         found: &mut Found,
     ) -> Option<(Looked, RegionId)> {
-        let segment = self.segment(key)?;
-        let region = segment.address.region();
-        let home = self.shape.home(key.hash, segment.seed);
-        let home = Place::new(mapped(region)?, segment, home, &self.shape);
-        home.prefetch_all(&self.shape);
+        let region = aim.segment.address.region();
+        let words = mapped(region)?;
+        let home = Place::new(words, &aim.segment, aim.home, &self.shape);
+        if !aim.is_fetched {
+            home.prefetch_all(&self.shape);
+            self.near.learn(aim.segment.address, words);
+        }
         Some((home.look_around(&self.shape, key, found).ok()?, region))
     }
 

@@ -28,6 +28,7 @@ mod tests;
 mod transaction;
 
 pub use figures::{Figures, figures};
+pub(crate) use lookup::Aim;
 pub use lookup::Roots;
 pub use owner::Owner;
 pub(crate) use transaction::NotDone;

@@ -283,7 +283,9 @@ fn racing_readers_miss_nothing_and_see_nothing_torn() {
                         0 => block_on(roots.lookup(&Far(&memory), key, &mut found, &mut 0)),
                         1 => block_on(roots.lookup(&memory, key, &mut found, &mut 0)),
                         2 => {
-                            Ok(roots.look_mapped(|region| memory.mapped(region), key, &mut found).unwrap().0)
+                            let aim = roots.aim(key).unwrap();
+                            let mapped = |region| memory.mapped(region);
+                            Ok(roots.look_mapped(&aim, mapped, key, &mut found).unwrap().0)
                         }
                         _ => Ok(batch.next(&roots, &memory, seed, steady, &mut found)),
                     };

@@ -21,8 +21,9 @@ pub(super) fn compare(world: &World, roots: &Roots, keys: &[Vec<u8>]) {
     let mut left = 0;
     for (key, (looked, found)) in hashed.iter().zip(look_many(roots, &world.memory, &hashed)) {
         let mut one = Found { value: vec![7; 3], version: 1, expires: 1 };
+        let aim = roots.aim(*key).unwrap();
         let (single, region) =
-            roots.look_mapped(|region| world.memory.mapped(region), *key, &mut one).unwrap();
+            roots.look_mapped(&aim, |region| world.memory.mapped(region), *key, &mut one).unwrap();
         assert_eq!((single, region), (looked, RegionId(1)));
         let (wanted, there) = world.look(roots, key.bytes, &mut 0);
         match looked {
