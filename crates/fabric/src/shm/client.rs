@@ -16,7 +16,7 @@ use crate::slots::Ticket;
 use crate::verb::Verb;
 use barn_layout::channel::ChannelShape;
 use barn_layout::handshake::ShmOpen;
-use barn_layout::limits::MESSAGE_BYTES_MAX;
+use barn_layout::limits::{LINE_BYTES, MESSAGE_BYTES_MAX};
 use barn_layout::message::{Arrival, Kind, Status};
 use barn_layout::{RegionId, planted};
 use rustix::fd::{AsFd, OwnedFd};
@@ -160,21 +160,29 @@ impl ShmClient {
         // ORDER: Relaxed: only hints. What they miss now is found by a later poll, of which one
         // in so many (`Wait::pass`) takes the lock and looks at everything.
         // Whoever waits for this alone looks some times before it looks at anything else.
-        let looks = if drive::alone() { LOOKS_ALONE } else { 1 };
+        let alone = drive::alone();
+        let looks = if alone { LOOKS_ALONE } else { 1 };
         wait.posted
             && drive::in_place()
             && self.brought.load(Ordering::Relaxed) == wait.seen
-            && (self.swept.load(Ordering::Relaxed) == drive::sweep() || (0..looks).all(|_| !self.has_news()))
+            && (self.swept.load(Ordering::Relaxed) == drive::sweep()
+                || (0..looks).all(|_| !self.has_news(alone)))
             && !drive::parking()
             && wait.pass()
     }
 
-    /// Whether one of the next answers has arrived.
+    /// Whether one of the next answers has arrived. Most have two lines, and whoever waits for this `alone` has the
+    /// second fetched with each look at the first: it would else start on its way from the node's cache only when
+    /// the first is here.
     #[inline]
-    fn has_news(&self) -> bool {
+    fn has_news(&self, alone: bool) -> bool {
         let lanes = if self.shape.window > 0 { 2 } else { 1 };
         self.next[..lanes].iter().any(|(at, number)| {
-            let word = self.outbound.load_word(at.load(Ordering::Relaxed), Ordering::Relaxed).unwrap_or(0);
+            let at = at.load(Ordering::Relaxed);
+            let word = self.outbound.load_word(at, Ordering::Relaxed).unwrap_or(0);
+            if alone && at != 0 {
+                self.outbound.prefetch(at + LINE_BYTES as u64, LINE_BYTES);
+            }
             u64::from(Arrival::from_bits(word).number) == number.load(Ordering::Relaxed)
         })
     }
