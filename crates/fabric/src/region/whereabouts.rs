@@ -37,16 +37,28 @@ impl Whereabouts {
     pub fn prefetch(self, offset: u64, bytes: usize) {
         let first = self.0.wrapping_add(offset as usize);
         let last = first.wrapping_add(bytes.clamp(1, LINES_MAX * LINE_BYTES) - 1);
+        if bytes <= LINE_BYTES {
+            // Two at the most, and no look at whether it is one: nobody could foresee that.
+            fetch(first);
+            return fetch(last);
+        }
         let (mut line, last) = (first & !(LINE_BYTES - 1), last & !(LINE_BYTES - 1));
         loop {
-            #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-            vector::prefetch(std::ptr::without_provenance(line));
+            fetch(line);
             if line == last {
                 return;
             }
             line = line.wrapping_add(LINE_BYTES);
         }
     }
+}
+
+#[inline(always)]
+fn fetch(address: usize) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    vector::prefetch(std::ptr::without_provenance(address));
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+    let _ = address;
 }
 
 #[cfg(all(test, not(loom)))]
