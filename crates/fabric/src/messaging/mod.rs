@@ -47,7 +47,7 @@ impl From<AccessError> for Corrupt {
 const LINE_WORDS: usize = LINE_PAYLOAD_BYTES / WORD_BYTES;
 const HEADER_WORDS: usize = MessageHeader::BYTES / WORD_BYTES;
 /// Bytes of a body that stand beside the header in the first line.
-const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
+pub(crate) const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
 
 /// Stores the header and up to [`FIRST_BYTES`] of the body at `at`.
 ///

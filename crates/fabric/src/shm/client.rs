@@ -8,8 +8,8 @@ use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
 use crate::error::{CallError, OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};
-use crate::messaging::Corrupt;
 use crate::messaging::mail::{Mail, header};
+use crate::messaging::{Corrupt, FIRST_BYTES};
 use crate::region::{Rights, Words};
 use crate::registry::PeerId;
 use crate::slots::Ticket;
@@ -53,6 +53,8 @@ pub(super) struct ShmClient {
     pub(super) swept: AtomicU64,
     /// Counts the looks that brought something.
     pub(super) brought: AtomicU64,
+    /// Whether the last answer in the ring had more than one line.
+    pub(super) long_answers: AtomicBool,
     /// Where the next answers will arrive, in ring and request region, and with what numbers.
     pub(super) next: [(AtomicU64, AtomicU64); 2],
     pub(super) state: Mutex<State>,
@@ -94,6 +96,7 @@ impl State {
         loop {
             buffer.clear();
             let Some(header) = self.mail.reader.pop(&mut buffer)? else { break };
+            client.note_length(buffer.len());
             if let Some(answered) = self.mail.arrived(&header, &mut buffer)?
                 && let Some(lane) = &mut self.lane
             {
@@ -171,20 +174,31 @@ impl ShmClient {
             && wait.pass()
     }
 
-    /// Whether one of the next answers has arrived. Most have two lines, and whoever waits for this `alone` has the
-    /// second fetched with each look at the first: it would else start on its way from the node's cache only when
-    /// the first is here.
+    /// Whether one of the next answers has arrived. Whoever waits for this `alone` has the answer's second line
+    /// fetched with each look at the first, if the last one had two: it would else start on its way from the
+    /// node's cache only when the first is here.
     #[inline]
     fn has_news(&self, alone: bool) -> bool {
         let lanes = if self.shape.window > 0 { 2 } else { 1 };
-        self.next[..lanes].iter().any(|(at, number)| {
-            let at = at.load(Ordering::Relaxed);
-            let word = self.outbound.load_word(at, Ordering::Relaxed).unwrap_or(0);
-            if alone && at != 0 {
-                self.outbound.prefetch(at + LINE_BYTES as u64, LINE_BYTES);
-            }
+        let is_there = self.next[..lanes].iter().any(|(at, number)| {
+            let word = self.outbound.load_word(at.load(Ordering::Relaxed), Ordering::Relaxed).unwrap_or(0);
             u64::from(Arrival::from_bits(word).number) == number.load(Ordering::Relaxed)
-        })
+        });
+        if alone && self.long_answers.load(Ordering::Relaxed) {
+            let next = self.next[0].0.load(Ordering::Relaxed);
+            self.outbound.prefetch(next + LINE_BYTES as u64, LINE_BYTES);
+        }
+        is_there
+    }
+
+    /// Remembers whether an answer in the ring had more than one line.
+    #[inline]
+    fn note_length(&self, body_bytes: usize) {
+        let is_long = body_bytes > FIRST_BYTES;
+        // ORDER: Relaxed, both: a hint.
+        if self.long_answers.load(Ordering::Relaxed) != is_long {
+            self.long_answers.store(is_long, Ordering::Relaxed);
+        }
     }
 
     /// Remembers where the next answers will arrive.

@@ -101,6 +101,7 @@ pub(crate) fn connect(path: &Path, options: &ConnectOptions) -> Result<Arc<dyn L
         open: Arc::new(AtomicBool::new(true)),
         swept: AtomicU64::new(0),
         brought: AtomicU64::new(0),
+        long_answers: AtomicBool::new(false),
         next: Default::default(),
         state: Mutex::new(state),
         control: Mutex::default(),
