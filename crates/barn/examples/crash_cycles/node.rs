@@ -17,8 +17,9 @@ const CHECKPOINT_BYTES: u64 = 64 << 10;
 const WINDOW_MS: u64 = 100;
 /// A block for each length of object in each region: values here have many lengths.
 const MEMORY_BYTES: u64 = 160 << 20;
-/// Short, so that a node that was killed is soon back.
-const LEASE: Duration = Duration::from_millis(100);
+/// Short, so that a node that was killed is soon back; and twice as long as a client may take to read an answer that
+/// the node gave before it died, or the answer would be taken for one of the next life's.
+const LEASE: Duration = Duration::from_millis(300);
 /// Out of so many cycles, one ends at a failpoint.
 const FAILPOINT_EVERY: u64 = 2;
 

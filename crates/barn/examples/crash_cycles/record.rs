@@ -1,7 +1,7 @@
 //! What a client was told, and whether what is there agrees with it.
 
 use crate::node::End;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -156,12 +156,20 @@ impl Record {
             let differ = found.iter().filter(|(slot, sequence)| state.get(slot) != Some(sequence)).count();
             differ + state.keys().filter(|slot| !found.contains_key(slot)).count()
         };
-        let mut nearest = (differences(&state), 0);
+        let mut nearest = (differences(&state), 0, state.clone());
         for (at, change) in self.changes.iter().enumerate() {
             apply(&mut state, change);
-            nearest = nearest.min((differences(&state), at + 1));
+            if differences(&state) < nearest.0 {
+                nearest = (differences(&state), at + 1, state.clone());
+            }
         }
-        let (differ, kept) = nearest;
+        let (_, kept, state) = nearest;
+        let slots: BTreeSet<&Slot> = found.keys().chain(state.keys()).collect();
+        let differ: Vec<_> = slots
+            .into_iter()
+            .map(|slot| (slot, state.get(slot), found.get(slot)))
+            .filter(|(_, wanted, there)| wanted != there)
+            .collect();
         let ago = |change: &Change| {
             let ago = change.acknowledged.map(|at| dead.saturating_duration_since(at));
             let how = if change.synced { "synced" } else { "logged" };
@@ -169,8 +177,8 @@ impl Record {
         };
         let around: Vec<_> = self.changes.iter().map(ago).collect();
         format!(
-            "of {} changes the first {least} must be there; what is there is nearest to the first {kept}, with {differ} \
-             slots that differ; {:?}",
+            "of {} changes the first {least} must be there; what is there is nearest to the first {kept}, with other \
+             slots (what they would hold, what they do): {differ:?}; {:?}",
             self.changes.len(),
             &around[kept.min(least).saturating_sub(2)..]
         )
