@@ -342,7 +342,14 @@ fn roots_of_any_bytes_are_taken_or_refused() {
         if let Ok(roots) = Roots::parse(&bytes, &world.options, PART) {
             // Whatever they say, a lookup ends.
             let mut found = Found::default();
-            let _ = block_on(roots.lookup(&world.memory, world.key(b"key"), &mut found, &mut 0));
+            let key = world.key(b"key");
+            let _ = block_on(roots.lookup(&world.memory, key, &mut found, &mut 0));
+            // Twice: the second time what is looked for is fetched ahead.
+            for _ in 0..2 {
+                let aim = roots.aim(key);
+                let mapped = |region| world.memory.mapped(region);
+                let _ = aim.and_then(|aim| roots.look_mapped(&aim, mapped, key, &mut found));
+            }
             taken += 1;
         }
     }
