@@ -9,7 +9,7 @@ mod common;
 
 use barn::{Barn, ClientError, CommitError, CommitStep, Connect, Error, Observer, Pointer, RunOptions};
 use common::locks::Watcher;
-use common::{Cluster, LEASE, SCHEDULING, until};
+use common::{Cluster, LEASE, PATIENCE, Process, SCHEDULING, end_with_parent, tell, told, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -185,6 +185,54 @@ impl Observer for StopsNode {
         }
         true
     }
+}
+
+const NODE: &str = "BARN_TEST_NODE";
+const OBJECTS: &str = "BARN_TEST_OBJECTS";
+
+/// A client that prepares a transaction, and says so; it is to be killed then.
+#[test]
+#[ignore = "a process of the other tests"]
+fn role_prepares() {
+    let (Some(node), Some(objects)) = (told(NODE), told(OBJECTS)) else { return };
+    end_with_parent();
+    let observer = StopsNode {
+        armed: AtomicBool::new(true),
+        step: CommitStep::Prepared,
+        stop: Box::new(|| {
+            tell("prepared");
+            std::thread::sleep(PATIENCE);
+        }),
+    };
+    let connect = Connect::new().deadline(PATIENCE).observer(Arc::new(observer));
+    let client = connect.to(&node).expect("the node lets a client in");
+    let objects: Vec<Pointer> = objects.split(' ').map(|object| object.parse().expect("a pointer")).collect();
+    let _ = increment(&client, &objects, PATIENCE);
+}
+
+/// A client's end and a node's at once, as when the machine of both stands still: what the client has
+/// left cannot be ended without the node, and asking that one must not keep the cluster from seeing that
+/// its lease ends.
+#[test]
+fn a_node_stands_still_with_a_lost_transaction_and_is_expelled_all_the_same() {
+    let cluster = Cluster::start(2);
+    let barn = cluster.connect();
+    let objects = one_on_each(&barn, &cluster);
+    let named: Vec<String> = objects.iter().map(ToString::to_string).collect();
+    let orders = [(NODE, cluster.nodes[0].shm.clone()), (OBJECTS, named.join(" "))];
+    let mut client = Process::start("role_prepares", &orders);
+    assert_eq!(client.line(), "prepared");
+    cluster.nodes[1].process.stop();
+    client.kill();
+    // Whoever comes is told who is there. Seldom: to be asked reminds the cluster of the time, too.
+    until("the cluster does without it", || {
+        std::thread::sleep(LEASE * 2);
+        cluster.connect().client().directory().configuration().members.len() == 1
+    });
+    let mut watcher = Watcher::new(barn.client().directory().clone(), objects[..1].to_vec());
+    until("what it held up is ended", || watcher.look() == 0);
+    cluster.nodes[1].process.go_on();
+    until("the node is back, and all can be changed", || increment(&barn, &objects, LEASE).is_ok());
 }
 
 #[test]

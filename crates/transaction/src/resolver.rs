@@ -19,7 +19,7 @@ use barn_layout::transaction::{
     Hello, Known, Orphan, ParticipantEntry, Renew, State, Step, StepKind, TransactionId, Verdict, Vote,
     Welcome,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub struct Resolver {
     options: ResolverOptions,
     connections: BTreeMap<MemberId, Connection>,
     sessions: BTreeMap<MemberId, u64>,
+    /// Who did not answer in this round: one is waited for once, however many transactions it holds up.
+    unheard: BTreeSet<MemberId>,
     random: Seeded,
     resolved: u64,
 }
@@ -65,7 +67,8 @@ impl Resolver {
     /// A resolver that has yet to be run.
     pub fn new(options: ResolverOptions) -> Self {
         let random = Seeded::new(options.environment.seed ^ 0x7265_736f_6c76_6572);
-        Self { options, connections: BTreeMap::new(), sessions: BTreeMap::new(), random, resolved: 0 }
+        let (connections, sessions, unheard) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { options, connections, sessions, unheard, random, resolved: 0 }
     }
 
     /// Runs until `stopped` says so.
@@ -80,6 +83,7 @@ impl Resolver {
     /// One look, and what has to be done about it.
     pub async fn round(&mut self) {
         let member = self.options.member;
+        self.unheard.clear();
         let Some(answer) = self.ask(member, Method::Orphans, &[]).await else { return };
         let Ok(lost) = parse(&answer) else { return };
         for lost in lost {
@@ -127,13 +131,20 @@ impl Resolver {
 
     /// Asks a node; `None` if it cannot be asked now.
     async fn ask(&mut self, member: MemberId, method: Method, request: &[u8]) -> Option<Vec<u8>> {
-        let connection = self.connection(member).await?;
+        if self.unheard.contains(&member) {
+            return None;
+        }
+        let Some(connection) = self.connection(member).await else {
+            self.unheard.insert(member);
+            return None;
+        };
         let mut reply = Vec::new();
         match connection.call(method as u16, request, &mut reply).await {
             Ok(()) => Some(reply),
             Err(CallError::Refused(_)) => None,
             Err(_) => {
                 self.connections.remove(&member);
+                self.unheard.insert(member);
                 None
             }
         }

@@ -28,7 +28,7 @@ use crate::connect::environment;
 use crate::error::Error;
 use barn_cluster::{
     AskError, Coordinator, CoordinatorOptions, Directory, FileStore, Life, MemberId, Membership,
-    MembershipOptions, MembershipState, MemoryStore, RegionPlacement, Request as ClusterRequest,
+    MembershipOptions, MembershipState, MemoryStore, RegionPlacement,
 };
 use barn_fabric::seam::{Clock, SystemClock, SystemDisk, Threads, system_random};
 use barn_fabric::{
@@ -55,6 +55,9 @@ use threads::HandOver;
 
 /// The method by which nodes answer questions about their cluster.
 pub const CLUSTER_METHOD: u16 = 8;
+
+/// The method by which a node's clock tells it that time has passed.
+const CLOCK_METHOD: u16 = 9;
 
 /// How long a node may take to find its place in a cluster.
 const JOIN_MAX: Duration = Duration::from_secs(15);
@@ -148,6 +151,8 @@ impl Node {
         let gate = Arc::new(Gate::new(registry.clone()));
         let counts = Arc::new(ChunkCounts::default());
         let master_lease = coordinator.as_ref().map(|coordinator| coordinator.configuration().lease());
+        // A tenth: a coordinator wants to be reminded of its leases so often.
+        let clock_interval = master_lease.unwrap_or(config.lease) / 10;
         let spaces = SpaceService::new(gate.clone(), counts.clone(), master_lease);
         let service = NodeService::new(
             coordinator,
@@ -162,6 +167,7 @@ impl Node {
         let hand_over = Arc::new(HandOver::default());
         let mut threads = vec![threads::poll_loop(node, service, trouble.clone(), hand_over.clone())?];
         let connect_options = ConnectOptions { token: config.token.clone(), ..ConnectOptions::default() };
+        let stopping: Arc<AtomicBool> = Arc::default();
 
         // From here on the node can be asked for its place in the cluster, also by itself.
         let membership = Membership::new(
@@ -183,6 +189,10 @@ impl Node {
         threads.push(threads::membership(membership.clone(), move || {
             Connection::connect(&coordinator_address, dial_options.clone())
         })?);
+        // Also while the node waits for its place: an earlier life of it may hold a lease that has to end.
+        let (clock_address, clock_options) = (own_address, connect_options.clone());
+        let connect = move || Connection::connect(&clock_address, clock_options.clone());
+        threads.push(threads::clock(connect, clock_interval, stopping.clone())?);
         let mut started = Self {
             member: MemberId(0),
             shm,
@@ -193,7 +203,7 @@ impl Node {
             stats,
             clock,
             stopper,
-            stopping: Arc::default(),
+            stopping,
             keeper: KeeperStop::default(),
             threads,
             hand_over,
@@ -203,8 +213,7 @@ impl Node {
             coordinates: config.join.is_none(),
             ended: false,
         };
-        let coordinates = config.join.is_none().then_some((&own_address, &connect_options));
-        started.member = started.await_membership(coordinates)?;
+        started.member = started.await_membership()?;
         let joined = Instant::now();
         let mut heap = Heap::new(HeapOptions { budget_bytes: config.memory_bytes.max(1) });
         if durable.is_some() {
@@ -280,19 +289,10 @@ impl Node {
         Ok(started)
     }
 
-    /// Waits until the node is a member. One that coordinates its cluster reminds itself of the time
-    /// meanwhile: an earlier life of it may hold a lease that has to end first, and a coordinator that
-    /// hears nothing for a while counts all leases anew.
-    fn await_membership(&self, coordinates: Option<(&String, &ConnectOptions)>) -> Result<MemberId, Error> {
+    /// Waits until the node is a member.
+    fn await_membership(&self) -> Result<MemberId, Error> {
         let until = Instant::now() + JOIN_MAX;
-        let itself = coordinates
-            .and_then(|(address, options)| block_on(Connection::connect(address, options.clone())).ok());
         loop {
-            if let Some(itself) = &itself {
-                let remind = ClusterRequest::Get { known_version: u64::MAX };
-                // What it has to say, the membership hears.
-                let _ = block_on(barn_cluster::ask(itself, CLUSTER_METHOD, &remind));
-            }
             match self.membership.state() {
                 MembershipState::Member(member) => return Ok(member),
                 MembershipState::Joining => {}
@@ -432,8 +432,8 @@ impl Drop for Node {
         }
         self.stopper.stop();
         for thread in self.threads.drain(..) {
-            // The resolver rests for a tenth of a lease, which may be a minute. Waking it once is not
-            // enough: what it waits for in its round may take that for an answer.
+            // Clock and resolver rest for a tenth of a lease, which may be a minute. Waking them once is not
+            // enough: what they wait for in their rounds may take that for an answer.
             while !thread.is_finished() {
                 thread.thread().unpark();
                 std::thread::sleep(Duration::from_millis(1));

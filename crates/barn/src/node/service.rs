@@ -1,9 +1,9 @@
 //! What a node answers: its cluster's questions, its clients' transactions, and the rest.
 
-use super::CLUSTER_METHOD;
 use super::durable::Durable;
 use super::figures::{Board, Figures, Handled, ShardFigures, Times};
 use super::spaces::SpaceService;
+use super::{CLOCK_METHOD, CLUSTER_METHOD};
 use barn_cluster::{Configuration, Coordinator, Directory, Request as ClusterRequest, Response, wire};
 use barn_fabric::seam::{Clock, SystemClock};
 use barn_fabric::{NodeStats, PeerId, RegionId, Reply, Request, Service, Words};
@@ -222,6 +222,19 @@ impl NodeService {
         }
     }
 
+    /// What has to be done now and then, whether somebody asks for something or not.
+    fn time_has_passed(&mut self) {
+        if let Some(coordinator) = &mut self.coordinator {
+            // A store that fails now will fail the next request that needs it.
+            let now = self.clock.now();
+            let _ = coordinator.tick(now);
+            self.spaces.tick(now, coordinator.configuration());
+        }
+        self.publish();
+        self.checkpoint();
+        self.idle();
+    }
+
     /// Begins a checkpoint, if it is time for one.
     fn checkpoint(&mut self) {
         let Self { participant: Some(participant), durable: Some(durable), tables, regions, .. } = self
@@ -407,18 +420,6 @@ impl NodeService {
     #[inline]
     fn serve(&mut self, request: Request<'_>, reply: Reply<'_>) {
         if (Method::Hello as u16..METHODS_END).contains(&request.method) {
-            // The node's own resolver asks this many times a lease: it is the node's clock, too.
-            if request.method == Method::Orphans as u16 {
-                if let Some(coordinator) = &mut self.coordinator {
-                    // A store that fails now will fail the next request that needs it.
-                    let now = self.clock.now();
-                    let _ = coordinator.tick(now);
-                    self.spaces.tick(now, coordinator.configuration());
-                }
-                self.publish();
-                self.checkpoint();
-                self.idle();
-            }
             return self.transaction(request, reply);
         }
         if (table_wire::Method::Get as u16..table_wire::METHODS_END).contains(&request.method) {
@@ -430,6 +431,10 @@ impl NodeService {
         if request.method == CLUSTER_METHOD {
             let response = self.cluster(request.body);
             return reply.done(&wire::encode_response(&response));
+        }
+        if request.method == CLOCK_METHOD {
+            self.time_has_passed();
+            return reply.done(&[]);
         }
         let Some(mut rest) = self.rest.take() else { return reply.unknown_method() };
         rest.call(request, reply, &|| self.view());

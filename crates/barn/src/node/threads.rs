@@ -2,6 +2,7 @@
 //!
 //! What always holds: the poll loop is on one thread at a time, its own or that of whoever took it over.
 
+use super::CLOCK_METHOD;
 use super::service::NodeService;
 use crate::error::Error;
 use barn_cluster::Membership;
@@ -11,6 +12,7 @@ use barn_transaction::resolver::{Resolver, ResolverOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     std::thread::Builder::new()
@@ -86,9 +88,36 @@ where
     spawn("keeper", move || block_on(keeper.run(connect)))
 }
 
+/// The clock: tells the poll loop that time has passed, which sleeps while nobody asks for anything. It waits for
+/// nobody but the node itself. Whoever waits for other nodes, as the resolver does, cannot be the clock: while it
+/// waited for one that stands still, the coordinator would be asked too seldom to see that one's lease end.
+pub(super) fn clock<F>(
+    connect: impl Fn() -> F + Send + 'static,
+    interval: Duration,
+    stopping: Arc<AtomicBool>,
+) -> Result<JoinHandle<()>, Error>
+where
+    F: Future<Output = Result<Connection, ConnectError>> + Send + 'static,
+{
+    let limit = interval * 10;
+    let mut own: Option<Connection> = None;
+    spawn("clock", move || {
+        // ORDER: Relaxed: a flag that stands alone.
+        while !stopping.load(Ordering::Relaxed) {
+            if !own.as_ref().is_some_and(Connection::is_open) {
+                own = block_on(connect()).ok().map(|own| own.with_deadline(limit));
+            }
+            if let Some(own) = &own {
+                // What comes too late is as good: it has been told that time has passed.
+                let _ = block_on(own.call(CLOCK_METHOD, &[], &mut Vec::new()));
+            }
+            std::thread::park_timeout(interval);
+        }
+    })
+}
+
 /// The resolver.
 pub(super) fn resolver(options: ResolverOptions, stopping: Arc<AtomicBool>) -> Result<JoinHandle<()>, Error> {
-    // A tenth: the coordinator wants to be reminded of its leases so often.
     let interval = options.lease / 10;
     let mut resolver = Resolver::new(options);
     spawn("resolver", move || {
