@@ -130,6 +130,25 @@ fn handles_from_before_a_restart_go_on_over_tcp() {
     goes_on_after_a_restart(|cluster| cluster.nodes[0].tcp.clone());
 }
 
+/// The other node is at the address at once when the link breaks, so that no search for the cluster finds it
+/// first: its welcome is what tells them apart.
+#[test]
+fn another_cluster_at_a_node_s_address_is_not_taken_for_it() {
+    let (first, other) = (Cluster::start(1), Cluster::start(1));
+    let table = first.connect().table("one").unwrap().read_by(Way::Request);
+    table.put(b"key", b"of this one").unwrap();
+    // The table's number there is the same.
+    other.connect().table("another").unwrap().put(b"key", b"of another").unwrap();
+    let (path, others) = (first.dir.path("node-0"), other.dir.path("node-0"));
+    std::fs::rename(&path, first.dir.path("moved")).unwrap();
+    std::os::unix::fs::symlink(others, path).unwrap();
+    assert!(cut(&first) > 0, "no link to break");
+    match table.get(b"key") {
+        Err(error) => assert!(is_no_table(&error), "{error}"),
+        Ok(found) => panic!("a node of another cluster was asked: {found:?}"),
+    }
+}
+
 /// What workers have seen.
 #[derive(Default)]
 struct Seen {

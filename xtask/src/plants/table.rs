@@ -27,7 +27,9 @@ const PRECEDENCE: &str = "a_flag_counts_before_the_environment_that_before_the_f
 const CLAIMED: &str = "a_directory_is_claimed_once_until_the_claim_ends";
 const OWN_CLOCKS: &str = "rates_are_by_the_nodes_own_clocks";
 const NOT_TWICE: &str = "links_that_break_make_nothing_happen_twice";
+const EXPELLED: &str = "a_node_stands_still_with_a_lost_transaction_and_is_expelled_all_the_same";
 const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
+const TOLD_APART: &str = "another_cluster_at_a_node_s_address_is_not_taken_for_it";
 const READS_FOR_ITSELF: &str = "who_chooses_the_way_still_reads_for_itself_after_a_link_broke";
 const SPACE_STORIES: &str = "master::tests::stories";
 const SPACE_MODEL: &str = "whatever_clients_and_keepers_do_nothing_is_lost_doubled_or_torn";
@@ -481,9 +483,15 @@ pub(super) const PLANTS: &[Plant] = &[
     },
     Plant { name: "verbs_slot_unchecked", gate: unit("barn-fabric", "request_region"), fails: IN_PART },
     Plant { name: "verbs_lap_taken_again", gate: unit("barn-fabric", "repeated"), fails: TAKEN_ONCE },
+    // Nodes that end while others need them.
+    Plant {
+        name: "clock_too_slow",
+        gate: Gate { package: "barn", target: Target::Test("node_loss"), filter: EXPELLED, loom: false },
+        fails: EXPELLED,
+    },
     // Clients that outlive nodes and clusters.
     Plant { name: "increment_repeated", gate: restart(NOT_TWICE), fails: NOT_TWICE },
-    Plant { name: "any_welcome_will_do", gate: restart(GO_ON), fails: GO_ON },
+    Plant { name: "any_welcome_will_do", gate: restart(TOLD_APART), fails: TOLD_APART },
     Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "choice_lost", gate: restart(READS_FOR_ITSELF), fails: READS_FOR_ITSELF },

@@ -7,6 +7,7 @@ use super::service::NodeService;
 use crate::error::Error;
 use barn_cluster::Membership;
 use barn_fabric::{ConnectError, Connection, Node, block_on};
+use barn_layout::planted;
 use barn_space::keeper::Keeper;
 use barn_transaction::resolver::{Resolver, ResolverOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,6 +101,7 @@ where
     F: Future<Output = Result<Connection, ConnectError>> + Send + 'static,
 {
     let limit = interval * 10;
+    let interval = if planted("clock_too_slow") { limit } else { interval };
     let mut own: Option<Connection> = None;
     spawn("clock", move || {
         // ORDER: Relaxed: a flag that stands alone.
