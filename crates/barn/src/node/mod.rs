@@ -167,7 +167,7 @@ impl Node {
         let hand_over = Arc::new(HandOver::default());
         let mut threads = vec![threads::poll_loop(node, service, trouble.clone(), hand_over.clone())?];
         let connect_options = ConnectOptions { token: config.token.clone(), ..ConnectOptions::default() };
-        let stopping: Arc<AtomicBool> = Arc::default();
+        let (has_started, stopping): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
 
         // From here on the node can be asked for its place in the cluster, also by itself.
         let membership = Membership::new(
@@ -192,7 +192,7 @@ impl Node {
         // Also while the node waits for its place: an earlier life of it may hold a lease that has to end.
         let (clock_address, clock_options) = (own_address, connect_options.clone());
         let connect = move || Connection::connect(&clock_address, clock_options.clone());
-        threads.push(threads::clock(connect, clock_interval, stopping.clone())?);
+        threads.push(threads::clock(connect, clock_interval, has_started.clone(), stopping.clone())?);
         let mut started = Self {
             member: MemberId(0),
             shm,
@@ -286,6 +286,8 @@ impl Node {
             },
             started.stopping.clone(),
         )?);
+        // ORDER: Relaxed: a flag that stands alone.
+        has_started.store(true, Ordering::Relaxed);
         Ok(started)
     }
 

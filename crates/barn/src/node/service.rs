@@ -183,7 +183,13 @@ impl NodeService {
             }
         };
         if let Some(coordinator) = &mut self.coordinator {
-            return coordinator.handle(self.clock.now(), request);
+            let (now, before) = (self.clock.now(), coordinator.configuration().version);
+            let response = coordinator.handle(now, request);
+            // At once: with a long lease the clock has much time, and who has joined may want to keep chunks.
+            if coordinator.configuration().version != before {
+                self.spaces.tick(now, coordinator.configuration());
+            }
+            return response;
         }
         match request {
             ClusterRequest::Get { known_version } => {

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// How often the clock ticks until the node has started, at least.
+const STARTING: Duration = Duration::from_millis(5);
+
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     std::thread::Builder::new()
         .name(format!("barn-{name}"))
@@ -95,6 +98,7 @@ where
 pub(super) fn clock<F>(
     connect: impl Fn() -> F + Send + 'static,
     interval: Duration,
+    started: Arc<AtomicBool>,
     stopping: Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>, Error>
 where
@@ -104,8 +108,10 @@ where
     let interval = if planted("clock_too_slow") { limit } else { interval };
     let mut own: Option<Connection> = None;
     spawn("clock", move || {
-        // ORDER: Relaxed: a flag that stands alone.
+        // ORDER: Relaxed, both: flags that stand alone.
         while !stopping.load(Ordering::Relaxed) {
+            // Looked at first: after the node has started it is told so once more, and soon.
+            let rest = if started.load(Ordering::Relaxed) { interval } else { interval.min(STARTING) };
             if !own.as_ref().is_some_and(Connection::is_open) {
                 own = block_on(connect()).ok().map(|own| own.with_deadline(limit));
             }
@@ -113,7 +119,7 @@ where
                 // What comes too late is as good: it has been told that time has passed.
                 let _ = block_on(own.call(CLOCK_METHOD, &[], &mut Vec::new()));
             }
-            std::thread::park_timeout(interval);
+            std::thread::park_timeout(rest);
         }
     })
 }
