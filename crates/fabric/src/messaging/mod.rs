@@ -24,6 +24,7 @@ use crate::region::{AccessError, Words};
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
 use barn_layout::message::{ARRIVAL_BYTES, LINE_PAYLOAD_BYTES, MessageHeader};
 use barn_layout::planted;
+use zerocopy::IntoBytes;
 
 /// What the other side wrote is not of the protocol's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,78 +50,117 @@ const HEADER_WORDS: usize = MessageHeader::BYTES / WORD_BYTES;
 /// Bytes of a body that stand beside the header in the first line.
 pub(crate) const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
 
+/// Puts bytes that are fewer than `WORDS` words into words, the last of which is filled up with zeros; the words
+/// behind them are left alone. Without a call and without bytes that are stored in parts and loaded whole: that is
+/// slow, and this is on the way of every small message.
+#[inline(always)]
+fn fill<const WORDS: usize>(into: &mut [u64; WORDS], bytes: &[u8]) {
+    let (whole, rest) = bytes.as_chunks::<WORD_BYTES>();
+    for (at, word) in into.iter_mut().enumerate() {
+        let Some(bytes) = whole.get(at) else { break };
+        *word = u64::from_le_bytes(*bytes);
+    }
+    if rest.is_empty() {
+        return;
+    }
+    if let Some(word) = into.get_mut(whole.len()) {
+        *word = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last) >> (8 * (WORD_BYTES - rest.len())),
+            None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+    }
+}
+
+/// Bytes as words, of which they are so many.
+#[inline(always)]
+fn words_of<const WORDS: usize, const BYTES: usize>(bytes: &[u8; BYTES]) -> [u64; WORDS] {
+    const { assert!(WORDS * WORD_BYTES == BYTES) };
+    let mut words = [0; WORDS];
+    words.as_mut_bytes().copy_from_slice(bytes);
+    little_endian(words)
+}
+
+/// Words whose bytes are in memory as on the wire, or the other way round. A loop, for which the compiler leaves
+/// nothing on most machines, as it does not for `map`.
+#[inline(always)]
+fn little_endian<const WORDS: usize>(mut words: [u64; WORDS]) -> [u64; WORDS] {
+    let mut at = 0;
+    while at < WORDS {
+        words[at] = words[at].to_le();
+        at += 1;
+    }
+    words
+}
+
+/// Adds the first bytes of some words to the end of `into`. All of them, and what is too much is given back: a copy
+/// whose length is known needs no call.
+#[inline(always)]
+fn add_words<const WORDS: usize>(into: &mut Vec<u8>, words: [u64; WORDS], bytes: usize) {
+    let end = into.len() + bytes.min(WORDS * WORD_BYTES);
+    into.extend_from_slice(little_endian(words).as_bytes());
+    into.truncate(end);
+}
+
 /// Stores the header and up to [`FIRST_BYTES`] of the body at `at`.
 ///
 /// By words that are put together in registers: bytes that were stored in parts would be slow
 /// to load again for a wider copy, and this is on the way of every small message.
-#[inline]
+#[inline(always)]
 fn store_first(words: &Words, at: u64, header: [u64; HEADER_WORDS], first: &[u8]) -> Result<(), AccessError> {
-    let mut line = [0; LINE_WORDS];
-    line[..HEADER_WORDS].copy_from_slice(&header);
-    // Most bodies fill the line, or are longer: their words are as many as the compiler knows.
-    if let Some(full) = first.first_chunk::<FIRST_BYTES>() {
-        for (word, bytes) in line[HEADER_WORDS..].iter_mut().zip(full.as_chunks::<WORD_BYTES>().0) {
-            *word = u64::from_le_bytes(*bytes);
+    let body = match first.first_chunk::<FIRST_BYTES>() {
+        // Most bodies fill the line, or are longer.
+        Some(full) => words_of(full),
+        None => {
+            let mut body = [0; FIRST_BYTES / WORD_BYTES];
+            fill(&mut body, first);
+            body
         }
-        return words.store_words(at, &line);
-    }
-    let (whole, rest) = first.as_chunks::<WORD_BYTES>();
-    for (word, bytes) in line[HEADER_WORDS..].iter_mut().zip(whole) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    if !rest.is_empty() {
-        let mut last = [0; WORD_BYTES];
-        last[..rest.len()].copy_from_slice(rest);
-        line[HEADER_WORDS + whole.len()] = u64::from_le_bytes(last);
-    }
-    words.store_words(at, &line)
+    };
+    let [id, lengths, what] = header;
+    let [a, b, c, d] = body;
+    words.store_words(at, &[id, lengths, what, a, b, c, d])
 }
 
 /// Loads what [`store_first`] stored: the header, and the body's bytes onto the end of `into`.
-#[inline]
+#[inline(always)]
 fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let mut line = [0; LINE_WORDS];
     words.load_words(at, &mut line)?;
-    let mut first = [0; FIRST_BYTES];
-    for (bytes, word) in first.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(&line[HEADER_WORDS..]) {
-        *bytes = word.to_le_bytes();
-    }
-    // All of it, and what is too much is given back: a copy whose length is known needs no call.
-    let end = into.len() + bytes.min(FIRST_BYTES);
-    into.extend_from_slice(&first);
-    into.truncate(end);
-    Ok(MessageHeader::from_words([line[0], line[1], line[2]]))
+    let [id, lengths, what, body @ ..] = line;
+    add_words(into, body, bytes);
+    Ok(MessageHeader::from_words([id, lengths, what]))
 }
 
 /// Stores a header and a body in the lines from `at` on, leaving the first word of the first line
 /// for the arrival word and clearing that of every other.
 #[inline]
 fn store_lines(words: &Words, at: u64, header: [u64; HEADER_WORDS], body: &[u8]) -> Result<(), AccessError> {
-    if body.len() <= FIRST_BYTES {
-        return store_first(words, at + ARRIVAL_BYTES as u64, header, body);
+    let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+    let (full, last) = rest.as_chunks::<LINE_PAYLOAD_BYTES>();
+    let mut line_at = at + LINE_BYTES as u64;
+    for part in full {
+        store_line(words, line_at, words_of(part))?;
+        line_at += LINE_BYTES as u64;
     }
-    let (first, rest) = body.split_at(FIRST_BYTES);
-    for (index, part) in rest.chunks(LINE_PAYLOAD_BYTES).enumerate() {
-        // In registers, as in `store_first`: a line that was put together in memory would be loaded
-        // again only when that memory is in the cache, behind the line before, which the reader has.
-        let mut line = [0; LINE_BYTES / WORD_BYTES];
-        let (whole, last) = part.as_chunks::<WORD_BYTES>();
-        for (word, bytes) in line[1..].iter_mut().zip(whole) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        if !last.is_empty() {
-            let mut bytes = [0; WORD_BYTES];
-            bytes[..last.len()].copy_from_slice(last);
-            line[1 + whole.len()] = u64::from_le_bytes(bytes);
-        }
-        if planted("ring_line_not_cleared") {
-            line[0] = line[1];
-        }
-        words.store_words(at + ((index + 1) * LINE_BYTES) as u64, &line)?;
+    if !last.is_empty() {
+        let mut line = [0; LINE_WORDS];
+        fill(&mut line, last);
+        store_line(words, line_at, line)?;
     }
     // The first line last, together with the arrival word: the reader polls it, and would take it
     // away while the others are being written.
     store_first(words, at + ARRIVAL_BYTES as u64, header, first)
+}
+
+/// Stores a line of a message that is not its first.
+///
+/// From registers, as in [`store_first`]: a line that was put together in memory would be loaded
+/// again only when that memory is in the cache, behind the line before, which the reader has.
+#[inline(always)]
+fn store_line(words: &Words, at: u64, payload: [u64; LINE_WORDS]) -> Result<(), AccessError> {
+    let [a, b, c, d, e, f, g] = payload;
+    let arrival = if planted("ring_line_not_cleared") { a } else { 0 };
+    words.store_words(at, &[arrival, a, b, c, d, e, f, g])
 }
 
 /// Copies a message of `bytes` bytes out of the lines from `at` on: the header, and the body onto
@@ -128,23 +168,16 @@ fn store_lines(words: &Words, at: u64, header: [u64; HEADER_WORDS], body: &[u8])
 #[inline]
 fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
-    let header = load_first(words, at + ARRIVAL_BYTES as u64, body_bytes.min(FIRST_BYTES), into)?;
-    if body_bytes <= FIRST_BYTES {
-        return Ok(header);
-    }
-    let (start, rest) = (into.len(), body_bytes - FIRST_BYTES);
-    into.resize(start + rest.next_multiple_of(LINE_PAYLOAD_BYTES), 0);
-    let mut line_at = at + LINE_BYTES as u64;
-    for part in into[start..].chunks_exact_mut(LINE_PAYLOAD_BYTES) {
+    let header = load_first(words, at + ARRIVAL_BYTES as u64, body_bytes, into)?;
+    let (mut left, mut line_at) = (body_bytes.saturating_sub(FIRST_BYTES), at + LINE_BYTES as u64);
+    while left > 0 {
+        // Word by word, so that the lines are on their way from the writer's cache all at once.
         let mut line = [0; LINE_WORDS];
         words.load_words(line_at + ARRIVAL_BYTES as u64, &mut line)?;
-        // Word by word, so that the lines are on their way from the writer's cache all at once.
-        for (bytes, word) in part.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(line) {
-            *bytes = word.to_le_bytes();
-        }
+        add_words(into, line, left);
+        left = left.saturating_sub(LINE_PAYLOAD_BYTES);
         line_at += LINE_BYTES as u64;
     }
-    into.truncate(start + rest);
     Ok(header)
 }
 

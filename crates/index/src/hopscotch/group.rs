@@ -70,10 +70,11 @@ fn look_group<'m, const WORDS: usize, E>(
     while left != 0 {
         let at = left.trailing_zeros() as usize;
         left &= left - 1;
-        if let Some(place) = &places[at]
-            && let Ok(Some(there)) = place.seek::<WORDS>(shape, keys[at])
-        {
-            likely[at] = there;
+        let Some(place) = &places[at] else { continue };
+        match place.seek::<WORDS>(shape, keys[at]) {
+            Ok(Some(there)) => likely[at] = there,
+            // Then it is in its home's overflow block, or nowhere.
+            _ => place.previous(shape).prefetch_chain(shape),
         }
     }
     for at in 0..count {

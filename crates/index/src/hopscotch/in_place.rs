@@ -152,6 +152,15 @@ impl<'a> Place<'a> {
         self.words.prefetch(self.at, words * WORD_BYTES);
     }
 
+    /// Asks the CPU for the bucket's overflow block, if it has one; of what is not known yet, for anything.
+    #[inline(never)]
+    pub(super) fn prefetch_chain(&self, shape: &Shape) {
+        let Ok([joints, rest]) = self.words.load_array(self.at + HEADER_BYTES as u64) else { return };
+        if let Some(chain) = Chain::from_bits(joints >> 32 | rest << 32) {
+            self.words.prefetch(u64::from(chain.offset), HEADER_BYTES + shape.chain_bytes(chain.slots));
+        }
+    }
+
     /// Asks the CPU for all of the bucket, and for the head of the next: misses that overlap cost as much as one.
     #[inline]
     pub(super) fn prefetch_bucket(&self, shape: &Shape) {
