@@ -37,10 +37,9 @@ const SPLIT_PATIENCE: u32 = 200;
 /// Segments that are made at a time ahead of their use: about 30 µs each.
 const MADE_AHEAD: usize = 4;
 
-/// What the owner knows of a segment.
+/// What the owner has counted of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub(super) segment: Segment,
+struct Tally {
     counted: Counted,
     /// The keys when another seed was last looked for.
     reseeded_at: u32,
@@ -68,7 +67,9 @@ pub struct Owner {
     pub(super) shape: Shape,
     seed: u64,
     pub(super) directory: Directory<u32>,
-    pub(super) segments: Vec<Known>,
+    /// Apart from the tallies: every lookup goes by one of them, and close together they stay in the cache.
+    pub(super) segments: Vec<Segment>,
+    tallies: Vec<Tally>,
     /// Numbers of segments that are free again.
     free: Vec<u32>,
     /// Places before this one have a segment.
@@ -107,6 +108,7 @@ impl Owner {
             seed,
             directory,
             segments: Vec::new(),
+            tallies: Vec::new(),
             free: Vec::new(),
             made: 0,
             next_seed: 1,
@@ -123,9 +125,16 @@ impl Owner {
         self.deltas = Deltas::of(part, self.shape.purpose);
     }
 
+    /// The segment of a hash, if it has been made.
+    #[inline]
+    fn segment_of(&self, hash: u64) -> Option<Segment> {
+        self.segments.get(self.directory.get(hash) as usize).copied()
+    }
+
     /// A key's home.
     #[inline]
-    fn home<'a>(&self, heap: &'a Heap, segment: Segment, key: Key<'_>) -> Option<Place<'a>> {
+    fn home<'a>(&self, heap: &'a Heap, key: Key<'_>) -> Option<Place<'a>> {
+        let segment = self.segment_of(key.hash)?;
         let words = heap.words(segment.address.region())?;
         Some(Place::new(words, &segment, self.shape.home(key.hash, segment.seed), &self.shape))
     }
@@ -142,20 +151,17 @@ impl Owner {
 
     /// Takes a segment in.
     pub(super) fn adopt(&mut self, built: &rebuild::Built) -> u32 {
-        let known = Known {
-            segment: built.segment,
-            counted: built.counted,
-            reseeded_at: built.counted.keys,
-            patience: 0,
-        };
+        let tally = Tally { counted: built.counted, reseeded_at: built.counted.keys, patience: 0 };
         self.stats.slots += self.shape.segment_slots() as u64;
         let number = match self.free.pop() {
             Some(number) => {
-                self.segments[number as usize] = known;
+                self.segments[number as usize] = built.segment;
+                self.tallies[number as usize] = tally;
                 number
             }
             None => {
-                self.segments.push(known);
+                self.segments.push(built.segment);
+                self.tallies.push(tally);
                 self.segments.len() as u32 - 1
             }
         };
@@ -192,9 +198,8 @@ impl Owner {
     /// Replaces a segment by one or two that are built anew of its entries.
     fn rebuild(&mut self, heap: &mut Heap, hash: u64, split: bool) -> Result<(), Failure> {
         let number = self.directory.get(hash);
-        let Some(Known { segment, counted, .. }) = self.segments.get(number as usize).copied() else {
-            return Ok(());
-        };
+        let Some(segment) = self.segments.get(number as usize).copied() else { return Ok(()) };
+        let counted = self.tallies[number as usize].counted;
         let mut depth = segment.depth;
         if split && depth == self.directory.depth() {
             if !self.directory.can_double() {
@@ -265,15 +270,15 @@ impl Owner {
 
     /// Splits a segment; where that has failed, it is not tried again at once.
     fn split(&mut self, heap: &mut Heap, number: u32, hash: u64) -> Result<(), Failure> {
-        if let Some(known) = self.segments.get_mut(number as usize)
-            && known.patience > 0
+        if let Some(tally) = self.tallies.get_mut(number as usize)
+            && tally.patience > 0
         {
-            known.patience -= 1;
+            tally.patience -= 1;
             return Err(Failure::Full("the node's memory is used up, so that the table cannot grow".into()));
         }
         let split = self.rebuild(heap, hash, true);
-        if let (Err(Failure::Full(_)), Some(known)) = (&split, self.segments.get_mut(number as usize)) {
-            known.patience = SPLIT_PATIENCE;
+        if let (Err(Failure::Full(_)), Some(tally)) = (&split, self.tallies.get_mut(number as usize)) {
+            tally.patience = SPLIT_PATIENCE;
         }
         split
     }
@@ -285,7 +290,7 @@ impl Owner {
             return;
         }
         self.stats.moves += effect.moves;
-        let before = self.segments[number as usize].counted;
+        let before = self.tallies[number as usize].counted;
         // A segment that a transaction has changed is counted anew later.
         let after = Counted {
             keys: before.keys.saturating_add_signed(effect.keys as i32),
@@ -293,7 +298,7 @@ impl Owner {
             payload: before.payload.saturating_add_signed(effect.payload),
             memory: before.memory.saturating_add_signed(effect.memory),
         };
-        self.segments[number as usize].counted = after;
+        self.tallies[number as usize].counted = after;
         self.count(before, after);
         if effect.keys > 0 {
             self.look_after(heap, number, hash);
@@ -302,26 +307,26 @@ impl Owner {
 
     /// Splits a segment that is full, or builds it anew if too much of it overflows.
     fn look_after(&mut self, heap: &mut Heap, number: u32, hash: u64) {
-        let known = &mut self.segments[number as usize];
-        let Known { counted: Counted { keys, overflowed, .. }, reseeded_at, .. } = *known;
+        let tally = &mut self.tallies[number as usize];
+        let Tally { counted: Counted { keys, overflowed, .. }, reseeded_at, .. } = *tally;
         if f64::from(keys) > self.shape.segment_slots() as f64 * FILL_MAX {
             // Without memory to split, the overflow blocks have room for a while.
             let _ = self.split(heap, number, hash);
         } else if f64::from(overflowed) > f64::from(keys) * OVERFLOW_WANTED
             && f64::from(keys) > f64::from(reseeded_at) * (1.0 + RESEED_STEP)
         {
-            known.reseeded_at = keys;
+            tally.reseeded_at = keys;
             let _ = self.rebuild(heap, hash, false);
         }
     }
 
     /// Counts what a segment holds, where a transaction has changed it.
     fn recount_segment(&mut self, heap: &mut Heap, number: u32) {
-        let Some(known) = self.segments.get(number as usize).copied() else { return };
+        let Some(segment) = self.segments.get(number as usize) else { return };
         // One that is being changed right now is touched again.
-        let Some(counted) = count(heap, &known.segment, &self.shape) else { return };
-        self.segments[number as usize].counted = counted;
-        self.count(known.counted, counted);
+        let Some(counted) = count(heap, segment, &self.shape) else { return };
+        let before = std::mem::replace(&mut self.tallies[number as usize].counted, counted);
+        self.count(before, counted);
         let places = self.directory.places();
         if let Some(place) = places.iter().position(|there| *there == number) {
             let hash = first_hash(place as u64, places.len() as u64);
@@ -370,8 +375,7 @@ fn refused(failure: Failure) -> Refused {
 impl Shard for Owner {
     fn get(&mut self, heap: &Heap, key: Key<'_>, found: &mut Found) -> Result<bool, Refused> {
         self.stats.gets += 1;
-        let Some(known) = self.segments.get(self.directory.get(key.hash) as usize) else { return Ok(false) };
-        if let Some(home) = self.home(heap, known.segment, key) {
+        if let Some(home) = self.home(heap, key) {
             home.prefetch_all(&self.shape);
             match home.look_around(&self.shape, key, found) {
                 Ok(Looked::Found) => {
@@ -383,8 +387,9 @@ impl Shard for Owner {
                 _ => {}
             }
         }
+        let Some(segment) = self.segment_of(key.hash) else { return Ok(false) };
         let mut store = Peek(heap);
-        let work = Work::new(&mut store, known.segment, &self.shape, self.seed);
+        let work = Work::new(&mut store, segment, &self.shape, self.seed);
         let there = finish(work.get(key, found)).map_err(refused)?;
         self.stats.hits += u64::from(there);
         Ok(there)
@@ -400,7 +405,7 @@ impl Shard for Owner {
         let mut decided: Option<Decision<'v>> = None;
         for round in 0..3 {
             let number = self.segment(heap, key.hash)?;
-            let segment = self.segments[number as usize].segment;
+            let segment = self.segments[number as usize];
             if round == 0 {
                 let Self { shape, scratch, .. } = &mut *self;
                 let (mut bucket, mut effect) =
@@ -446,11 +451,10 @@ impl Shard for Owner {
         let mut position = cursor & POSITION_MASK;
         while place < places as usize {
             let number = self.directory.places()[place];
-            let Some(known) = self.segments.get(number as usize) else {
+            let Some(&segment) = self.segments.get(number as usize) else {
                 place += 1;
                 continue;
             };
-            let segment = known.segment;
             let (mut body, mut more) = (Vec::new(), true);
             // Within a segment it goes by buckets, if it still is the same segment.
             let mark = u64::from(segment.incarnation.wrapping_add(u32::from(segment.seed))) & 0xfff;
@@ -489,7 +493,7 @@ impl Shard for Owner {
 
     fn roots(&self, _: &Heap, query: &[u8]) -> Vec<u8> {
         let unmade = Segment { address: Address::from_bits(0), incarnation: 0, seed: 0, depth: 0 };
-        let segment = |number: u32| self.segments.get(number as usize).map_or(unmade, |known| known.segment);
+        let segment = |number: u32| self.segments.get(number as usize).copied().unwrap_or(unmade);
         let (base, depth) = (self.directory.base(), self.directory.depth());
         let (mut place, end) = match query.first_chunk() {
             Some(hash) => {
@@ -514,10 +518,7 @@ impl Shard for Owner {
     }
 
     fn glance(&mut self, heap: &Heap, keys: &[Key<'_>], found: &mut [Found], looked: &mut [Looked]) {
-        let home = |key: &Key<'_>| match self.segments.get(self.directory.get(key.hash) as usize) {
-            Some(known) => Ok(self.home(heap, known.segment, *key)),
-            None => Ok(None),
-        };
+        let home = |key: &Key<'_>| Ok(self.home(heap, *key));
         if group::look(&self.shape, home, (), keys, found, looked).is_err() {
             return looked.fill(Looked::Unsettled);
         }
@@ -531,26 +532,27 @@ impl Shard for Owner {
     }
 
     fn prefetch(&self, heap: &Heap, key: Key<'_>) {
-        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
-            && let Some(home) = self.home(heap, known.segment, key)
-        {
+        if let Some(home) = self.home(heap, key) {
             home.prefetch(&self.shape);
         }
     }
 
     fn prefetch_more(&self, heap: &Heap, key: Key<'_>) {
-        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
-            && let Some(home) = self.home(heap, known.segment, key)
+        if let Some(home) = self.home(heap, key)
             && !home.prefetch_slot(&self.shape, key)
         {
             home.next(&self.shape).prefetch_bucket(&self.shape);
         }
     }
 
+    fn prefetch_alone(&self, heap: &Heap, key: Key<'_>) {
+        if let Some(home) = self.home(heap, key) {
+            home.prefetch_all(&self.shape);
+        }
+    }
+
     fn prefetch_change(&self, heap: &Heap, key: Key<'_>) {
-        if let Some(known) = self.segments.get(self.directory.get(key.hash) as usize)
-            && let Some(home) = self.home(heap, known.segment, key)
-        {
+        if let Some(home) = self.home(heap, key) {
             home.prefetch_bucket(&self.shape);
         }
     }
@@ -611,14 +613,15 @@ impl Shard for Owner {
         let mut numbers: Vec<u32> = self.directory.places().to_vec();
         numbers.dedup();
         for number in numbers {
-            let Some(known) = self.segments.get(number as usize) else { continue };
-            if let Some(contents) = rebuild::gather(heap, &known.segment, &self.shape, self.seed) {
+            let Some(segment) = self.segments.get(number as usize) else { continue };
+            if let Some(contents) = rebuild::gather(heap, segment, &self.shape, self.seed) {
                 contents.free_outside(heap, &self.shape);
                 let _ = contents.free(heap);
             }
         }
         self.directory = Directory::new(vec![UNMADE]);
         self.segments.clear();
+        self.tallies.clear();
         self.by_address.clear();
         self.uncounted.clear();
         self.stats = ShardStats::default();

@@ -74,10 +74,10 @@ pub(super) fn remember(owner: &Owner) -> Vec<u8> {
     };
     while let Some(number) = directory.places().get(place) {
         match owner.segments.get(*number as usize) {
-            Some(known) => {
+            Some(segment) => {
                 flush(&mut bytes, &mut unmade);
-                bytes.extend_from_slice(SegmentBytes::from(known.segment).as_bytes());
-                place = directory.span(place, known.segment.depth).end;
+                bytes.extend_from_slice(SegmentBytes::from(*segment).as_bytes());
+                place = directory.span(place, segment.depth).end;
             }
             None => {
                 unmade += 1;

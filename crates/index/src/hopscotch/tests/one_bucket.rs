@@ -8,7 +8,7 @@ use super::*;
 fn put_the_long_way(world: &mut World, key: &[u8], value: &[u8], expires: u64) -> u64 {
     let key = world.key(key);
     let Owner { shape, directory, segments, .. } = &world.owner;
-    let segment = segments[directory.get(key.hash) as usize].segment;
+    let segment = segments[directory.get(key.hash) as usize];
     let mut local = crate::objects::Objects::new(&mut world.heap, shape.purpose);
     let work = Work::new(&mut local, segment, shape, world.options.seed);
     let mut store = |_: Option<&Found>| Decision::Store { value: Cow::Borrowed(value), expires };

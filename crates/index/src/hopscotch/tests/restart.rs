@@ -10,7 +10,7 @@ impl World {
     /// bucket that was its home; nothing if there was no room.
     fn put_within(&mut self, bytes: &[u8], value: &[u8]) -> Option<Address> {
         let key = self.key(bytes);
-        let segment = self.owner.segments[self.owner.directory.get(key.hash) as usize].segment;
+        let segment = self.owner.segments[self.owner.directory.get(key.hash) as usize];
         let shape = self.owner.shape;
         let mut local = crate::objects::Objects::new(&mut self.heap, shape.purpose);
         let work = Work::new(&mut local, segment, &shape, self.options.seed);
