@@ -1,4 +1,4 @@
-//! Requests that came together: the service is told of them first, and then has them in order.
+//! Requests that came together, or one alone: the service is told of them first, and then has them in order.
 
 use barn_fabric::{
     ConnectOptions, Connection, Messaging, Node, NodeOptions, Pipeline, Registry, Reply, Request, Service,
@@ -22,7 +22,7 @@ impl Service for Watching {
     fn expect(&mut self, requests: &[Request<'_>]) {
         let mut together = self.0.lock().unwrap();
         assert!(together.expected.is_empty(), "expected before the last ones had come");
-        assert!(requests.len() > 1, "one alone needs no telling");
+        assert!(!requests.is_empty(), "nothing was expected");
         together.told += requests.len() as u64;
         let requests = requests.iter().map(|request| (request.method, request.body.to_vec()));
         together.expected.extend(requests);
@@ -67,7 +67,14 @@ fn expected_is_what_comes(messaging: Messaging) {
         }
     });
     Pipeline::new(32).run(calls, |()| {});
-    assert!(together.lock().unwrap().told > 0, "nothing was ever expected");
+    let told = std::mem::take(&mut together.lock().unwrap().told);
+    assert!(told > 0, "nothing was ever expected");
+    for number in 0..100u8 {
+        let mut reply = Vec::new();
+        connection.call(3, &[number; 40], &mut reply).wait().unwrap();
+        assert_eq!(reply, [number; 40]);
+    }
+    assert_eq!(together.lock().unwrap().told, 100, "of one alone nothing was told");
     stopper.stop();
     thread.join().unwrap();
     let _ = std::fs::remove_dir_all(&directory);

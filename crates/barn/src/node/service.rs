@@ -377,6 +377,9 @@ impl Service for NodeService {
     #[inline]
     fn expect(&mut self, requests: &[Request<'_>]) {
         if let Some(participant) = &self.participant {
+            if let [request] = requests {
+                return self.tables.expect_alone(participant.heap(), request.method, request.body);
+            }
             let requests = requests.iter().map(|request| (request.method, request.body));
             self.tables.expect(participant.heap(), requests);
         }

@@ -117,22 +117,29 @@ impl ShmPeer {
         (most, Ok(()))
     }
 
-    /// Tells the service of requests that it will have in a moment; of one alone there is nothing to tell.
+    /// Tells the service of requests that it will have in a moment.
     #[inline]
     fn expect(&self, service: &mut dyn Service, taken: usize) {
-        if taken < 2 {
+        let whole = |taken: &Taken| {
+            let Taken { header, buffer } = taken;
+            header.total_bytes.get() as usize == buffer.len()
+                && Kind::from_bits(header.kind) == Some(Kind::Request)
+        };
+        if let [one] = &self.group[..taken] {
+            if whole(one) {
+                let request = Request { peer: self.id, method: one.header.method.get(), body: &one.buffer };
+                service.expect(&[request]);
+            }
             return;
         }
         let mut requests = [Request { peer: self.id, method: 0, body: &[] }; GROUP];
         let mut count = 0;
-        for Taken { header, buffer } in &self.group[..taken] {
-            let whole = header.total_bytes.get() as usize == buffer.len();
-            if whole && Kind::from_bits(header.kind) == Some(Kind::Request) {
-                requests[count] = Request { peer: self.id, method: header.method.get(), body: buffer };
-                count += 1;
-            }
+        for one in self.group[..taken].iter().filter(|one| whole(one)) {
+            let Taken { header, buffer } = one;
+            requests[count] = Request { peer: self.id, method: header.method.get(), body: buffer };
+            count += 1;
         }
-        if count > 1 {
+        if count > 0 {
             service.expect(&requests[..count]);
         }
     }

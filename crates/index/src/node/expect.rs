@@ -40,6 +40,20 @@ impl Tables {
         }
     }
 
+    /// This request will be handled next, and no other with it: all that it may look at is fetched, while it is seen
+    /// to that it can be handled.
+    #[inline]
+    pub fn expect_alone(&self, heap: &Heap, method: u16, body: &[u8]) {
+        if let Some(Expected { shard, key, changes }) = self.first_key(method, body) {
+            let shard = &self.shards[shard].1.shard;
+            match changes {
+                true => shard.prefetch_change(heap, key),
+                false => shard.prefetch_alone(heap, key),
+            }
+        }
+    }
+
+    #[inline]
     fn first_key<'a>(&self, method: u16, body: &'a [u8]) -> Option<Expected<'a>> {
         let changes = match Method::from_bits(method)? {
             Method::Get => false,

@@ -99,6 +99,11 @@ pub trait Shard: Send {
         let _ = (heap, key);
     }
 
+    /// Asks for all that a `get` of this key may look at, which is alone: misses that overlap cost as much as one.
+    fn prefetch_alone(&self, heap: &Heap, key: Key<'_>) {
+        self.prefetch(heap, key);
+    }
+
     /// Looks many keys up at once, as far as that can be told at once and their values are short: into `found`, where
     /// `looked` says so. What is left [`Looked::Unsettled`] or [`Looked::Stale`] is for `get`.
     fn glance(&mut self, heap: &Heap, keys: &[Key<'_>], found: &mut [Found], looked: &mut [Looked]) {

@@ -192,3 +192,35 @@ fn a_tree_is_gone_through_by_ranges_alone() {
     assert!(ask(2, Method::Range).is_err_and(|why| why.contains("in no order")));
     assert!(ask(1, Method::Range).is_ok() && ask(2, Method::Scan).is_ok());
 }
+
+#[test]
+fn whatever_is_expected_changes_nothing() {
+    let kinds = [Kind::Hopscotch, Kind::Cuckoo, Kind::Cache, Kind::Tree].map(|kind| options(kind, None));
+    let numbered: Vec<_> = (1..).zip(&kinds).collect();
+    let configuration = configuration(3, &numbered);
+    let mut node = Node::new();
+    for (table, _) in &numbered {
+        node.put(&configuration, *table, b"key", b"value");
+    }
+    let (mut get, mut change) = (Vec::new(), Vec::new());
+    for table in 0..=5 {
+        wire::begin(&mut get, table, 0, 1);
+        wire::add_key(&mut get, b"key");
+        wire::begin(&mut change, table, 0, 1);
+        wire::add_update(&mut change, &put(b"key", b"another", None));
+        for (method, message) in [(Method::Get, &get), (Method::Update, &change), (Method::Scan, &get)] {
+            // Also what is cut off, and what a client has made up.
+            for end in 0..=message.len() {
+                node.tables.expect_alone(&node.heap, method as u16, &message[..end]);
+                let mut other = message.clone();
+                other[end.min(message.len() - 1)] ^= 0xff;
+                node.tables.expect_alone(&node.heap, method as u16, &other);
+                node.tables.expect(&node.heap, [(method as u16, &other[..end])].into_iter());
+            }
+        }
+    }
+    for (table, _) in &numbered {
+        assert_eq!(node.get(&configuration, *table, b"key"), Some(b"value".to_vec()), "table {table}");
+    }
+    assert_eq!(node.tables.operations().put, 4);
+}
