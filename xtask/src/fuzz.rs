@@ -19,7 +19,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::run::{Done, Job, root, works};
+use crate::run::{Done, Job, root, side_by_side, works};
 use crate::{Outcome, Stage};
 
 const CANARY: &str = "canary";
@@ -77,9 +77,12 @@ pub(crate) fn run(args: &Args) -> Stage {
         Some(given) => given == *target,
         None => *target != CANARY,
     });
+    let chosen: Vec<&String> = chosen.filter(|target| *target != CANARY).collect();
+    // A fuzzer keeps one core busy. Of one target alone all is shown while it is fuzzed.
+    let fuzzed = side_by_side(&chosen, |target| fuzz(&triple, target, args.seconds, chosen.len() > 1));
     let mut results = vec!["the canary was found".to_owned()];
-    for target in chosen.filter(|target| *target != CANARY) {
-        results.push(fuzz(&triple, target, args.seconds)?);
+    for fuzzed in fuzzed {
+        results.push(fuzzed?);
     }
     if results.len() == 1 && args.target.is_none() {
         return Err("the fuzzer sees, but there is no target for it yet: add fuzz/src/bin/NAME.rs".into());
@@ -172,9 +175,12 @@ fn canary(triple: &str) -> Result<(), String> {
     Err(format!("the fuzzer is blind: in {CANARY_SECONDS_MAX} s it did not find the canary ({})", done.how()))
 }
 
-fn fuzz(triple: &str, target: &str, seconds: u64) -> Result<String, String> {
-    let done = campaign(triple, target, seconds, false)?;
+fn fuzz(triple: &str, target: &str, seconds: u64, quiet: bool) -> Result<String, String> {
+    let done = campaign(triple, target, seconds, quiet)?;
     if !done.status.success() {
+        if quiet {
+            print!("{}", done.output);
+        }
         let marker = "Test unit written to ";
         let input = done.output.lines().find_map(|line| Some(line.split_once(marker)?.1.trim().to_owned()));
         let replay =
@@ -186,7 +192,9 @@ fn fuzz(triple: &str, target: &str, seconds: u64) -> Result<String, String> {
     if runs == 0 || covered == 0 {
         return Err(format!("{target} ran {runs} times and covered {covered} edges: it fuzzed nothing"));
     }
-    Ok(format!("{target} {runs} runs, {covered} edges"))
+    let fuzzed = format!("{target} {runs} runs, {covered} edges");
+    println!("{fuzzed}");
+    Ok(fuzzed)
 }
 
 fn stat(output: &str, name: &str) -> Option<u64> {

@@ -11,12 +11,13 @@
 //! To add a plant: put the bug behind its `planted`, and one line into `plants/table.rs`.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::plants::binaries::Binaries;
 use crate::plants::gate::{Gate, Plant};
 use crate::plants::table::PLANTS;
-use crate::run::Done;
+use crate::run::{Done, side_by_side};
 use crate::{Outcome, Stage};
 
 mod binaries;
@@ -56,18 +57,20 @@ pub(crate) fn run(args: &Args) -> Stage {
     }
     sources::agree(PLANTS)?;
     let binaries = Binaries::build(&chosen)?;
-    let mut clean: BTreeMap<String, Result<(), String>> = BTreeMap::new();
-    let mut rows = Vec::new();
-    for plant in &chosen {
+    // Gates wait as often as they compute: one for each core at a time.
+    let clean: BTreeMap<String, OnceLock<Result<(), String>>> =
+        chosen.iter().map(|plant| (plant.gate.to_string(), OnceLock::new())).collect();
+    let rows = side_by_side(&chosen, |plant| {
         let command = plant.gate.to_string();
-        let passes = clean.entry(command.clone()).or_insert_with(|| without(&binaries, &plant.gate));
+        let passes = clean[&command].get_or_init(|| without(&binaries, &plant.gate));
         let (verdict, seconds) = match passes {
             Err(why) => (Verdict::Missed(format!("without the plant: {why}")), 0.0),
             Ok(()) => with(&binaries, plant)?,
         };
         println!("{} {}: {verdict:?} ({seconds:.1} s)", plant.name, command);
-        rows.push((plant.name, command, verdict, seconds));
-    }
+        Ok((plant.name, command, verdict, seconds))
+    });
+    let rows: Vec<_> = rows.into_iter().collect::<Result<_, String>>()?;
     print(&rows);
     let missed: Vec<&str> = rows.iter().filter(|row| row.2 != Verdict::Caught).map(|row| row.0).collect();
     if missed.is_empty() {

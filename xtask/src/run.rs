@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,28 @@ use std::time::{Duration, Instant};
 /// The workspace's root: the parent of this package.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root").to_owned()
+}
+
+/// Works on all of these, on as many at a time as there are cores; gives what came of each, in their order.
+pub(crate) fn side_by_side<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..cores.min(all.len()) {
+            scope.spawn(|| {
+                loop {
+                    // ORDER: Relaxed: only that each is given out once.
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(at) else { return };
+                    let result = work(one);
+                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    done.sort_unstable_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A program to be run at the workspace's root.
@@ -190,6 +213,12 @@ mod tests {
         let done = Job::new("sh", &["-c", "echo out; echo err >&2; exit 3"]).quiet().run().expect("runs");
         assert!(done.output.contains("out\n") && done.output.contains("err\n"));
         assert_eq!(done.how(), "ended with code 3");
+    }
+
+    #[test]
+    fn side_by_side_each_is_done_once_and_in_order() {
+        assert_eq!(side_by_side(&[3, 1, 2], |number| number * 10), [30, 10, 20]);
+        assert!(side_by_side(&[] as &[u8], |_| ()).is_empty());
     }
 
     #[test]
