@@ -13,9 +13,10 @@ use super::buffers::Buffers;
 use super::memory::{Memory, Unreadable, unreadable};
 use super::read::{answered, now_ms};
 use super::roots::Roots;
-use super::table::{Counts, ShardLink, Table, Way};
+use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use crate::key::{Found, Key, Looked};
 use crate::options::KEY_BYTES_MAX;
+use crate::selector::Choice;
 use crate::wire::{self, Method};
 use crate::{TableError, cuckoo, hopscotch};
 use barn_fabric::{Confirmation, Words};
@@ -62,13 +63,62 @@ impl Table {
         if key.len() > KEY_BYTES_MAX || self.is_followed() {
             return Ok(None);
         }
-        match self.way {
-            Way::OneSided | Way::Auto => {}
-            Way::Request if waits => return self.ask_plainly(key, found),
-            Way::Request | Way::Mix(_) => return Ok(None),
-        }
         let key = Key::new(self.inner.options.seed, key);
         let shard = self.shard(key);
+        match self.way {
+            Way::OneSided => self.read_plainly(shard, key, found, waits),
+            Way::Request if waits => self.ask_plainly(shard, key, found),
+            Way::Mix(percent) if waits => match next_of_mix(percent) {
+                true => self.ask_plainly(shard, key, found),
+                false => self.read_plainly(shard, key, found, waits),
+            },
+            Way::Request | Way::Mix(_) => Ok(None),
+            Way::Auto => self.choose_plainly(shard, key, found, waits),
+        }
+    }
+
+    /// Looks a key up in the way that has cost less lately.
+    #[inline(always)]
+    fn choose_plainly(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+        waits: bool,
+    ) -> Result<Option<bool>, TableError> {
+        match waits.then(|| shard.single.held()).flatten() {
+            Some(Choice::OneSided) => return self.read_plainly(shard, key, found, waits),
+            Some(Choice::Request) => return self.ask_plainly(shard, key, found),
+            None => {}
+        }
+        let sent = match waits {
+            true => shard.single.choose(&self.client),
+            false => match shard.single.choose_one_sided(&self.client) {
+                Some(sent) => sent,
+                None => return Ok(None),
+            },
+        };
+        let looked = match sent.choice {
+            Choice::Request => self.ask_plainly(shard, key, found),
+            Choice::OneSided => self.read_plainly(shard, key, found, waits),
+        };
+        match looked {
+            Ok(Some(_)) => shard.single.done(&self.client, &sent, 1),
+            _ => shard.single.postpone(&sent),
+        }
+        looked
+    }
+
+    /// Looks a key up in the shard's memory: whether it is there; `None` if that takes more than loads, or READs that
+    /// this thread waits for, if it `waits`.
+    #[inline(always)]
+    fn read_plainly(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+        waits: bool,
+    ) -> Result<Option<bool>, TableError> {
         // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
         match waits && self.inner.is_afar.load(Ordering::Relaxed) {
             true => self.look_waiting(shard, key, found),
@@ -95,53 +145,42 @@ impl Table {
             let look = |found: &mut Found, reads: &mut u32| {
                 Ok(known.roots.look_at_once(&glance, aim, key, found, reads))
             };
-            self.one_sided(shard, found, look).ok().flatten().map(Ok)
+            self.one_sided(found, look).ok().flatten().map(Ok)
         });
         looked.transpose()
     }
 
-    /// Runs a one-sided look, unless `auto` chooses to ask, and counts it: whether the key is there; `None` if it is
-    /// not known.
+    /// Runs a one-sided look, and counts it: whether the key is there; `None` if it is not known.
     #[inline(always)]
     fn one_sided(
         &self,
-        shard: &ShardLink,
         found: &mut Found,
         look: impl FnOnce(&mut Found, &mut u32) -> Result<Option<Looked>, TableError>,
     ) -> Result<Option<bool>, TableError> {
-        let sent = match self.way {
-            Way::Auto => match shard.single.choose_one_sided(&self.client) {
-                None => return Ok(None),
-                sent => sent,
-            },
-            _ => None,
-        };
         let mut reads = 0;
-        let looked = look(found, &mut reads);
-        let there = match looked {
-            Ok(Some(Looked::Found)) => Some(found.expires == 0 || !found.is_expired(now_ms())),
-            Ok(Some(Looked::Absent)) => Some(false),
-            Ok(Some(Looked::Unsettled)) if planted("unsettled_at_once_is_absent") => Some(false),
+        let there = match look(found, &mut reads)? {
+            Some(Looked::Found) => Some(found.expires == 0 || !found.is_expired(now_ms())),
+            Some(Looked::Absent) => Some(false),
+            Some(Looked::Unsettled) if planted("unsettled_at_once_is_absent") => Some(false),
             _ => None,
         };
-        match (&sent, there) {
-            (Some(sent), Some(_)) => shard.single.done(&self.client, sent, 1),
-            (Some(sent), None) => shard.single.postpone(sent),
-            (None, _) => {}
-        }
         if there.is_some() {
             self.inner.counts.looked_up(1, u64::from(reads));
         }
-        looked.map(|_| there)
+        Ok(there)
     }
 
     /// Asks the node for a key and waits for what it says; `None` if that takes more than one question.
-    fn ask_plainly(&self, key: &[u8], found: &mut Found) -> Result<Option<bool>, TableError> {
-        let shard = self.shard(Key::new(self.inner.options.seed, key));
+    fn ask_plainly(
+        &self,
+        shard: &ShardLink,
+        key: Key<'_>,
+        found: &mut Found,
+    ) -> Result<Option<bool>, TableError> {
         let mut buffers = Buffers::take();
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
-        wire::add_key(message, key);
+        wire::add_key(message, key.bytes);
         let whom = (self.inner.cluster, shard.member);
         match self.client.ask_waiting(whom, Method::Get as u16, message, answer) {
             Some(Ok(())) => {}
@@ -233,7 +272,7 @@ impl Table {
         key: Key<'_>,
         found: &mut Found,
     ) -> Result<Option<bool>, TableError> {
-        self.one_sided(shard, found, |found, reads| self.read_waiting(shard, key, found, reads))
+        self.one_sided(found, |found, reads| self.read_waiting(shard, key, found, reads))
     }
 
     fn read_waiting(
