@@ -7,7 +7,7 @@ use barn_fabric::region::{Ordering, map_shared};
 use barn_fabric::seam::{Random, Seeded};
 use barn_fabric::{ConnectError, Connection, OpenError, Rights};
 use barn_layout::frame::Outcome;
-use barn_layout::handshake::{Refusal, ShmHello, ShmOpened, ShmWelcome};
+use barn_layout::handshake::{Refusal, ShmHello, ShmOpened, ShmWelcome, VERSION};
 use barn_layout::limits::{LINE_BYTES, MESSAGE_BYTES_MAX, REGIONS_PER_PEER_MAX};
 use barn_layout::message::{Arrival, Kind, MessageHeader, cell_bytes};
 use common::raw::{DESCRIPTORS_MAX, Raw, dial, hello, is_gone, piece, receive, send, until_gone, whole};
@@ -146,7 +146,7 @@ fn first_packets_that_are_no_hello_are_refused() {
         forged.magic[at] ^= 0x20;
         assert_eq!(refusal(&socket, forged.as_bytes()), Some(Refusal::NotBarn));
     }
-    for version in [0, 2, u16::MAX] {
+    for version in [0, VERSION - 1, VERSION + 1, u16::MAX] {
         let forged = ShmHello { version: version.into(), ..good };
         assert_eq!(refusal(&socket, forged.as_bytes()), Some(Refusal::Version));
     }
@@ -194,6 +194,10 @@ const DEEDS: &[Deed] = &[
     ("sends kind 0", |raw| forge(raw, |header| header.kind = 0)),
     ("sends a reply", |raw| forge(raw, |header| header.kind = Kind::Reply as u8)),
     ("sends kind 99", |raw| forge(raw, |header| header.kind = 99)),
+    ("sends a brief reply", |raw| raw.arrive(raw.shape.inbound_ring(), 16 | Arrival::BRIEF, 1)),
+    ("sends less than a brief header", |raw| raw.arrive(raw.shape.inbound_ring(), 7 | Arrival::BRIEF, 1)),
+    ("sends a long brief message", |raw| raw.arrive(raw.shape.inbound_ring(), 57 | Arrival::BRIEF, 1)),
+    ("is brief in a slot", |raw| raw.arrive(raw.shape.request_slot(0), 24 | Arrival::BRIEF, 1)),
     ("abandons what it never began", |raw| forge(raw, |header| header.kind = Kind::Abandoned as u8)),
     ("claims more than the longest message", |raw| {
         forge(raw, |header| header.total_bytes = (MESSAGE_BYTES_MAX as u32 + 1).into())

@@ -4,7 +4,7 @@
 //! parts or in [`Malformed`].
 
 use barn_layout::table::{
-    Durability, METHODS_START, NO_END, Operation, TableAnswer, TableHeader, TableRange, TableUpdate,
+    Durability, METHODS_START, NO_END, Operation, Outcome, TableAnswer, TableHeader, TableRange, TableUpdate,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -162,12 +162,70 @@ pub fn next_update<'a>(rest: &mut &'a [u8]) -> Result<Update<'a>, Malformed> {
     Ok(Update { operation, key, value, operand, expires, durability })
 }
 
-/// Takes the next answer, and its value.
-pub fn next_answer<'a>(rest: &mut &'a [u8]) -> Result<(&'a TableAnswer, &'a [u8]), Malformed> {
-    let (answer, after) = split::<TableAnswer>(rest)?;
-    let (value, after) = take(after, answer.value_bytes.get() as usize)?;
+/// What came of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// Whether it is there, or was changed.
+    pub outcome: Outcome,
+    /// The key's version.
+    pub version: u64,
+    /// When the value expires; 0 for never.
+    pub expires: u64,
+    /// The value, or the reason.
+    pub value: &'a [u8],
+}
+
+/// Bytes of the time at which a value expires.
+const EXPIRY_BYTES: usize = 8;
+
+impl<'a> Answer<'a> {
+    /// The most that an answer takes beside its value.
+    pub const BYTES_MAX: usize = TableAnswer::BYTES + EXPIRY_BYTES;
+
+    /// That nothing is there to tell but this.
+    pub const fn only(outcome: Outcome) -> Self {
+        Self { outcome, version: 0, expires: 0, value: &[] }
+    }
+
+    /// The same, with a reason.
+    pub const fn because(outcome: Outcome, why: &'a [u8]) -> Self {
+        Self { value: why, ..Self::only(outcome) }
+    }
+}
+
+/// Adds an answer.
+#[inline]
+pub fn add_answer(message: &mut Vec<u8>, answer: &Answer<'_>) {
+    let Answer { outcome, version, expires, value } = *answer;
+    let header = TableAnswer {
+        outcome: (outcome as u16).into(),
+        expiry_bytes: if expires == 0 { 0 } else { EXPIRY_BYTES as u16 }.into(),
+        value_bytes: (value.len() as u32).into(),
+        version: version.into(),
+    };
+    message.extend_from_slice(header.as_bytes());
+    if expires != 0 {
+        message.extend_from_slice(&expires.to_le_bytes());
+    }
+    message.extend_from_slice(value);
+}
+
+/// Takes the next answer.
+#[inline]
+pub fn next_answer<'a>(rest: &mut &'a [u8]) -> Result<Answer<'a>, Malformed> {
+    let (header, mut after) = split::<TableAnswer>(rest)?;
+    let outcome = Outcome::from_bits(header.outcome.get()).ok_or(Malformed)?;
+    let mut expires = 0;
+    if header.expiry_bytes.get() != 0 {
+        let (bytes, behind) = after.split_first_chunk::<EXPIRY_BYTES>().ok_or(Malformed)?;
+        (expires, after) = (u64::from_le_bytes(*bytes), behind);
+        if usize::from(header.expiry_bytes.get()) != EXPIRY_BYTES || expires == 0 {
+            return Err(Malformed);
+        }
+    }
+    let (value, after) = take(after, header.value_bytes.get() as usize)?;
     *rest = after;
-    Ok((answer, value))
+    Ok(Answer { outcome, version: header.version.get(), expires, value })
 }
 
 #[cfg(test)]
@@ -196,6 +254,40 @@ mod tests {
         }
         message[12] = 4;
         assert_eq!(next_update(&mut &message[..]), Err(Malformed), "no such durability");
+    }
+
+    #[test]
+    fn answers_come_apart_as_they_were_put_together() {
+        let told = Answer { outcome: Outcome::Done, version: 7, expires: 0, value: b"value" };
+        let answers = [
+            told,
+            Answer { expires: 9, ..told },
+            Answer { expires: u64::MAX, value: b"", ..told },
+            Answer::only(Outcome::Absent),
+            Answer::because(Outcome::Full, b"why"),
+        ];
+        let mut message = Vec::new();
+        for answer in &answers {
+            let start = message.len();
+            add_answer(&mut message, answer);
+            assert!(message.len() - start <= Answer::BYTES_MAX + answer.value.len());
+            for end in start..message.len() {
+                assert_eq!(next_answer(&mut &message[start..end]), Err(Malformed), "cut at {end}");
+            }
+        }
+        let mut rest = &message[..];
+        for answer in &answers {
+            assert_eq!(next_answer(&mut rest), Ok(*answer));
+        }
+        assert!(rest.is_empty());
+
+        message.clear();
+        add_answer(&mut message, &Answer { expires: 9, ..told });
+        for (at, to) in [(0, 0), (0, 8), (1, 1), (2, 7), (2, 16), (3, 1), (16, 0)] {
+            let mut wrong = message.clone();
+            wrong[at] = to;
+            assert_eq!(next_answer(&mut &wrong[..]), Err(Malformed), "byte {at} is {to}");
+        }
     }
 
     #[test]

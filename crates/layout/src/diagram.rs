@@ -49,6 +49,7 @@ pub fn shapes() -> Vec<(&'static str, Vec<Shape>)> {
                 table::TableHeader::SHAPE,
                 table::TableUpdate::SHAPE,
                 table::TableAnswer::SHAPE,
+                table::TableEntry::SHAPE,
                 table::TableScan::SHAPE,
                 table::TableRange::SHAPE,
                 table::TablePage::SHAPE,

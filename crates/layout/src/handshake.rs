@@ -11,7 +11,10 @@ use zerocopy::little_endian::{U16, U32, U64};
 pub const MAGIC: [u8; 8] = *b"BARN\0\0\0\x01";
 
 /// The protocol's version: a peer with another one is refused, and told both numbers.
-pub const VERSION: u16 = 1;
+///
+/// 2: replies of one line have a shorter header ([`crate::message::Arrival::BRIEF`]), and the answers of
+/// tables are shorter ([`crate::table::TableAnswer`]).
+pub const VERSION: u16 = 2;
 
 shared_struct! {
     /// The client's first packet on a shm socket.

@@ -4,6 +4,10 @@
 //! message is and which one it is; the receiver polls that word. After it comes the header of
 //! the RPC layer, then the body. A request of up to 32 bytes fits one cache line whole.
 //!
+//! Most replies say nothing in their header but whose they are: they were done, and are here whole. In a ring
+//! such a reply is *brief*: the arrival word says so, and all of its header is the id. So a reply of up to 48
+//! bytes is one line, and with it the answer to a get of a value of up to 32.
+//!
 //! In a ring every line starts with such a word: the first line of a message with its arrival
 //! word, the others with zero. So payload never stands where the receiver looks for a message,
 //! and nothing need be cleared when a ring goes round.
@@ -17,7 +21,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 /// The number runs from 1 and skips 0, so that zeroed memory never looks like a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Bytes that follow the word, or [`Arrival::WRAP`].
+    /// Bytes that follow the word, with [`Arrival::BRIEF`] if they are of that form; or [`Arrival::WRAP`].
     pub bytes: u32,
     /// The message's number in its channel.
     pub number: u32,
@@ -26,6 +30,8 @@ pub struct Arrival {
 impl Arrival {
     /// A length that means: nothing here, go on at the start of the ring.
     pub const WRAP: u32 = u32::MAX;
+    /// Added to the length of a brief reply.
+    pub const BRIEF: u32 = 1 << 31;
 
     /// The word as stored.
     pub const fn to_bits(self) -> u64 {
@@ -96,6 +102,38 @@ impl MessageHeader {
     }
 }
 
+/// Bytes of a brief reply's header, which is its id.
+pub const BRIEF_HEADER_BYTES: usize = 8;
+
+/// The longest body of a brief reply: one line.
+pub const BRIEF_BODY_BYTES_MAX: usize = LINE_PAYLOAD_BYTES - BRIEF_HEADER_BYTES;
+
+impl MessageHeader {
+    /// Whether a message with a header of these words, and so much of its body, can be a brief reply: one that was
+    /// done, whole, and short enough for a line.
+    #[inline]
+    pub const fn is_brief([_, lengths, what]: [u64; 3], body_bytes: usize) -> bool {
+        // The piece's offset stands above the length: it is 0. So are the method, the status and what is reserved.
+        body_bytes <= BRIEF_BODY_BYTES_MAX
+            && lengths == body_bytes as u64
+            && what == (Kind::Reply as u64) << 16 | (Status::Done as u64) << 24
+    }
+
+    /// The header that a brief reply stands for.
+    #[inline]
+    pub fn of_brief(id: u64, body_bytes: usize) -> Self {
+        Self {
+            id: id.into(),
+            total_bytes: (body_bytes as u32).into(),
+            piece_offset: 0.into(),
+            method: 0.into(),
+            kind: Kind::Reply as u8,
+            status: Status::Done as u8,
+            reserved: 0.into(),
+        }
+    }
+}
+
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -154,7 +192,12 @@ impl Status {
 pub const LINE_PAYLOAD_BYTES: usize = LINE_BYTES - ARRIVAL_BYTES;
 
 /// Bytes that a message of so many bytes takes in a ring, in whole lines.
+#[inline]
 pub const fn cell_bytes(message_bytes: usize) -> usize {
+    // Most are: and a division is not free.
+    if message_bytes <= LINE_PAYLOAD_BYTES {
+        return LINE_BYTES;
+    }
     message_bytes.div_ceil(LINE_PAYLOAD_BYTES) * LINE_BYTES
 }
 
@@ -183,6 +226,27 @@ mod tests {
         let words: Vec<u8> = header.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(words, bytes);
         assert_eq!(MessageHeader::from_words(header.to_words()).as_bytes(), bytes);
+    }
+
+    #[test]
+    fn a_brief_reply_stands_for_its_header() {
+        for bytes in [0, 1, BRIEF_BODY_BYTES_MAX] {
+            let brief = MessageHeader::of_brief(7, bytes);
+            assert!(MessageHeader::is_brief(brief.to_words(), bytes));
+            let others = [
+                MessageHeader { total_bytes: (bytes as u32 + 1).into(), ..brief },
+                MessageHeader { piece_offset: 1.into(), ..brief },
+                MessageHeader { method: 1.into(), ..brief },
+                MessageHeader { kind: Kind::OneWay as u8, ..brief },
+                MessageHeader { status: Status::Refused as u8, ..brief },
+                MessageHeader { reserved: 1.into(), ..brief },
+            ];
+            for other in others {
+                assert!(!MessageHeader::is_brief(other.to_words(), bytes), "{other:?}");
+            }
+        }
+        let long = BRIEF_BODY_BYTES_MAX + 1;
+        assert!(!MessageHeader::is_brief(MessageHeader::of_brief(7, long).to_words(), long));
     }
 
     #[test]

@@ -39,11 +39,28 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// What came of one key of a batch; the value follows.
-    pub struct TableAnswer: 24 {
+    /// What came of one key of a batch; the value follows, behind the time of its expiry if it has one.
+    ///
+    /// As short as it can be: with a value of 32 bytes it fits a reply of one line
+    /// ([`crate::message::BRIEF_BODY_BYTES_MAX`]).
+    pub struct TableAnswer: 16 {
         /// See [`Outcome`].
-        0 => pub outcome: U32,
+        0 => pub outcome: U16,
+        /// 8 if the value expires, 0 if not.
+        2 => pub expiry_bytes: U16,
         /// The length of the value, or of the reason.
+        4 => pub value_bytes: U32,
+        /// The key's version.
+        8 => pub version: U64,
+    }
+}
+
+shared_struct! {
+    /// A key of a page; the key follows, then the value.
+    pub struct TableEntry: 24 {
+        /// The key's length.
+        0 => pub key_bytes: U32,
+        /// The value's length, or [`VALUE_LATER`].
         4 => pub value_bytes: U32,
         /// The key's version.
         8 => pub version: U64,
@@ -79,7 +96,7 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Begins a page of a shard's keys: for each a [`TableAnswer`], then the key, then the value.
+    /// Begins a page of a shard's keys: for each a [`TableEntry`], then the key, then the value.
     pub struct TablePage: 16 {
         /// Where to go on; all ones at the end.
         0 => pub cursor: U64,
@@ -134,7 +151,7 @@ impl Operation {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub enum Outcome {
     /// The key is there; the change was made.
     Done = 1,
@@ -154,7 +171,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The outcome that a number means.
-    pub const fn from_bits(bits: u32) -> Option<Self> {
+    pub const fn from_bits(bits: u16) -> Option<Self> {
         Some(match bits {
             1 => Self::Done,
             2 => Self::Absent,
@@ -264,7 +281,7 @@ mod tests {
     fn numbers_mean_what_they_say() {
         for bits in 0..16 {
             assert!(Operation::from_bits(bits).is_none_or(|operation| operation as u32 == bits));
-            assert!(Outcome::from_bits(bits).is_none_or(|outcome| outcome as u32 == bits));
+            assert!(Outcome::from_bits(bits as u16).is_none_or(|outcome| outcome as u32 == bits));
         }
     }
 }

@@ -22,7 +22,9 @@ pub mod ring;
 
 use crate::region::{AccessError, Words};
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
-use barn_layout::message::{ARRIVAL_BYTES, LINE_PAYLOAD_BYTES, MessageHeader};
+use barn_layout::message::{
+    ARRIVAL_BYTES, BRIEF_BODY_BYTES_MAX, BRIEF_HEADER_BYTES, LINE_PAYLOAD_BYTES, MessageHeader,
+};
 use barn_layout::planted;
 use zerocopy::IntoBytes;
 
@@ -47,8 +49,8 @@ impl From<AccessError> for Corrupt {
 /// Words of a line that carry a message: the header's and the body's first.
 const LINE_WORDS: usize = LINE_PAYLOAD_BYTES / WORD_BYTES;
 const HEADER_WORDS: usize = MessageHeader::BYTES / WORD_BYTES;
-/// Bytes of a body that stand beside the header in the first line.
-pub(crate) const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
+/// Bytes of a body that stand beside a whole header in the first line.
+const FIRST_BYTES: usize = LINE_PAYLOAD_BYTES - MessageHeader::BYTES;
 
 /// Puts bytes that are fewer than `WORDS` words into words, the last of which is filled up with zeros; the words
 /// behind them are left alone. Without a call and without bytes that are stored in parts and loaded whole: that is
@@ -136,8 +138,18 @@ fn load_first(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
 #[inline]
 fn store_lines(words: &Words, at: u64, header: [u64; HEADER_WORDS], body: &[u8]) -> Result<(), AccessError> {
     let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+    if !rest.is_empty() {
+        store_rest(words, at + LINE_BYTES as u64, rest)?;
+    }
+    // The first line last, together with the arrival word: the reader polls it, and would take it
+    // away while the others are being written.
+    store_first(words, at + ARRIVAL_BYTES as u64, header, first)
+}
+
+/// Stores what does not fit the first line in those from `line_at` on.
+#[inline(never)]
+fn store_rest(words: &Words, mut line_at: u64, rest: &[u8]) -> Result<(), AccessError> {
     let (full, last) = rest.as_chunks::<LINE_PAYLOAD_BYTES>();
-    let mut line_at = at + LINE_BYTES as u64;
     for part in full {
         store_line(words, line_at, words_of(part))?;
         line_at += LINE_BYTES as u64;
@@ -147,9 +159,7 @@ fn store_lines(words: &Words, at: u64, header: [u64; HEADER_WORDS], body: &[u8])
         fill(&mut line, last);
         store_line(words, line_at, line)?;
     }
-    // The first line last, together with the arrival word: the reader polls it, and would take it
-    // away while the others are being written.
-    store_first(words, at + ARRIVAL_BYTES as u64, header, first)
+    Ok(())
 }
 
 /// Stores a line of a message that is not its first.
@@ -169,7 +179,15 @@ fn store_line(words: &Words, at: u64, payload: [u64; LINE_WORDS]) -> Result<(), 
 fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
     let body_bytes = bytes.checked_sub(MessageHeader::BYTES).ok_or(Corrupt)?;
     let header = load_first(words, at + ARRIVAL_BYTES as u64, body_bytes, into)?;
-    let (mut left, mut line_at) = (body_bytes.saturating_sub(FIRST_BYTES), at + LINE_BYTES as u64);
+    if body_bytes > FIRST_BYTES {
+        load_rest(words, at + LINE_BYTES as u64, body_bytes - FIRST_BYTES, into)?;
+    }
+    Ok(header)
+}
+
+/// Copies the last `left` bytes of a message out of the lines from `line_at` on, onto the end of `into`.
+#[inline(never)]
+fn load_rest(words: &Words, mut line_at: u64, mut left: usize, into: &mut Vec<u8>) -> Result<(), Corrupt> {
     while left > 0 {
         // Word by word, so that the lines are on their way from the writer's cache all at once.
         let mut line = [0; LINE_WORDS];
@@ -178,7 +196,37 @@ fn load_lines(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Resul
         left = left.saturating_sub(LINE_PAYLOAD_BYTES);
         line_at += LINE_BYTES as u64;
     }
-    Ok(header)
+    Ok(())
+}
+
+/// Stores a brief reply in the line at `at`, whose first word is left for the arrival word.
+#[inline(always)]
+fn store_brief(words: &Words, at: u64, id: u64, body: &[u8]) -> Result<(), AccessError> {
+    let body = match body.first_chunk::<BRIEF_BODY_BYTES_MAX>() {
+        Some(full) => words_of(full),
+        None => {
+            let mut words = [0; BRIEF_BODY_BYTES_MAX / WORD_BYTES];
+            fill(&mut words, body);
+            words
+        }
+    };
+    let [a, b, c, d, e, f] = body;
+    words.store_words(at + ARRIVAL_BYTES as u64, &[id, a, b, c, d, e, f])
+}
+
+/// Copies a brief reply of `bytes` bytes out of the line at `at`: the header that it stands for, and the body onto
+/// the end of `into`.
+#[inline(always)]
+fn load_brief(words: &Words, at: u64, bytes: usize, into: &mut Vec<u8>) -> Result<MessageHeader, Corrupt> {
+    let body_bytes = bytes.checked_sub(BRIEF_HEADER_BYTES).ok_or(Corrupt)?;
+    if body_bytes > BRIEF_BODY_BYTES_MAX {
+        return Err(Corrupt);
+    }
+    let mut line = [0; LINE_WORDS];
+    words.load_words(at + ARRIVAL_BYTES as u64, &mut line)?;
+    let [id, body @ ..] = line;
+    add_words(into, body, body_bytes);
+    Ok(MessageHeader::of_brief(id, body_bytes))
 }
 
 /// Stores a header and a body, which the caller has found room for, one after the other at `at`.

@@ -17,10 +17,10 @@
 //!   been consumed since the last report: so a message may take a quarter of the ring, and one
 //!   that fits an empty ring is never stuck (proved at [`piece_bytes_max`]).
 
-use super::{Corrupt, load_lines, store_lines};
+use super::{Corrupt, load_brief, load_lines, store_brief, store_lines};
 use crate::region::{Ordering, Words};
 use barn_layout::limits::LINE_BYTES;
-use barn_layout::message::{Arrival, LINE_PAYLOAD_BYTES, MessageHeader, cell_bytes};
+use barn_layout::message::{Arrival, BRIEF_HEADER_BYTES, LINE_PAYLOAD_BYTES, MessageHeader, cell_bytes};
 use barn_layout::planted;
 
 /// The longest body that one message in a ring may have; longer ones go in pieces.
@@ -120,7 +120,10 @@ impl RingWriter {
     pub(super) fn push_words(&mut self, id: u64, lengths: u64, what: u64, body: &[u8]) -> Result<(), Full> {
         debug_assert!(body.len() <= piece_bytes_max(self.place.bytes));
         let ring = self.place.bytes as u64;
-        let cell = cell_bytes(MessageHeader::BYTES + body.len()) as u64;
+        let is_brief = MessageHeader::is_brief([id, lengths, what], body.len());
+        let header_bytes = if is_brief { BRIEF_HEADER_BYTES } else { MessageHeader::BYTES };
+        let bytes = header_bytes + body.len();
+        let cell = cell_bytes(bytes) as u64;
         let skip = if self.at + cell > ring { ring - self.at } else { 0 };
         if !self.has_room(skip + cell) {
             return Err(Full);
@@ -131,8 +134,12 @@ impl RingWriter {
         let at = self.at;
         self.place.words.owns_to_write(self.place.base + at, cell as usize);
         // Offsets are in bounds by construction: the ring lies inside its memory.
-        let _ = store_lines(&self.place.words, self.place.base + at, [id, lengths, what], body);
-        self.publish((MessageHeader::BYTES + body.len()) as u32, cell);
+        let (words, line_at) = (&self.place.words, self.place.base + at);
+        let _ = match is_brief {
+            true => store_brief(words, line_at, id, body),
+            false => store_lines(words, line_at, [id, lengths, what], body),
+        };
+        self.publish(bytes as u32 | if is_brief { Arrival::BRIEF } else { 0 }, cell);
         // The reader had the next lines last, a lap ago. Having them back by the time they are written
         // keeps cache misses out of the way of the messages to come: far enough ahead for some of
         // them, since even the lock that is given back after a push waits until its lines are ours.
@@ -229,7 +236,8 @@ impl RingReader {
                 self.report_lazily();
                 continue;
             }
-            let bytes = arrival.bytes as usize;
+            let is_brief = arrival.bytes & Arrival::BRIEF != 0;
+            let bytes = (arrival.bytes & !Arrival::BRIEF) as usize;
             if bytes > MessageHeader::BYTES + piece_bytes_max(self.place.bytes) {
                 return Err(Corrupt);
             }
@@ -243,7 +251,11 @@ impl RingReader {
                 let _ = self.consumed.words.store_word(self.consumed.at, self.reported, Ordering::Release);
             }
             self.place.words.owns_to_read(self.place.base + at, cell as usize);
-            let header = load_lines(&self.place.words, self.place.base + at, bytes, into)?;
+            let (words, line_at) = (&self.place.words, self.place.base + at);
+            let header = match is_brief {
+                true => load_brief(words, line_at, bytes, into)?,
+                false => load_lines(words, line_at, bytes, into)?,
+            };
             self.advance(cell);
             self.report_lazily();
             return Ok(Some(header));
@@ -308,6 +320,7 @@ pub(super) fn header(id: u64) -> MessageHeader {
 mod tests {
     use super::*;
     use crate::seam::{Random, Seeded};
+    use barn_layout::message::BRIEF_BODY_BYTES_MAX;
 
     #[test]
     fn messages_of_all_lengths_arrive_in_order() {
@@ -336,6 +349,40 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn replies_of_one_line_arrive_as_they_were_sent() {
+        let (mut writer, mut reader, _) = pair(4096);
+        let mut random = Seeded::new(11);
+        for id in 0..5_000u64 {
+            let bytes = random.below(80) as usize;
+            let body: Vec<u8> = (0..bytes).map(|at| at as u8 | 1).collect();
+            // Now and then one that has more to say in its header.
+            let sent = MessageHeader { status: (id % 3 / 2) as u8, ..MessageHeader::of_brief(id, bytes) };
+            let (before, _) = writer.tail();
+            writer.push(&sent, &body).unwrap();
+            let lines = (writer.tail().0 - before) / LINE_BYTES as u64;
+            if sent.status == 0 && reader.at + LINE_BYTES as u64 * 2 <= 4096 {
+                assert_eq!(lines, 1 + u64::from(bytes > BRIEF_BODY_BYTES_MAX), "{bytes} bytes");
+            }
+            let mut taken = vec![9];
+            assert_eq!(reader.pop(&mut taken), Ok(Some(sent)));
+            assert_eq!(taken[1..], body, "it is added to what is there");
+        }
+    }
+
+    #[test]
+    fn a_brief_reply_of_another_length_is_corrupt() {
+        for bytes in [0, 7, 57, 63, 64, 1 << 20, Arrival::WRAP & !Arrival::BRIEF] {
+            let (mut writer, mut reader, words) = pair(4096);
+            writer.push(&MessageHeader::of_brief(1, 4), b"body").unwrap();
+            let forged = Arrival { bytes: bytes | Arrival::BRIEF, number: 1 };
+            words.store_word(64, forged.to_bits(), Ordering::Relaxed).unwrap();
+            let mut taken = Vec::new();
+            assert_eq!(reader.pop(&mut taken), Err(Corrupt), "{bytes} bytes");
+            assert!(taken.is_empty());
         }
     }
 

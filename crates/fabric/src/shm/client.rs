@@ -8,8 +8,8 @@ use crate::drive::reactor::{Source, Watch, reactor};
 use crate::drive::{self, Sleeper};
 use crate::error::{CallError, OpenError, OperationError};
 use crate::link::{Guarantees, Link, Opened, Place, Wait};
+use crate::messaging::Corrupt;
 use crate::messaging::mail::{Mail, header};
-use crate::messaging::{Corrupt, FIRST_BYTES};
 use crate::region::{Rights, Words};
 use crate::registry::PeerId;
 use crate::slots::Ticket;
@@ -17,7 +17,7 @@ use crate::verb::Verb;
 use barn_layout::channel::ChannelShape;
 use barn_layout::handshake::ShmOpen;
 use barn_layout::limits::{LINE_BYTES, MESSAGE_BYTES_MAX};
-use barn_layout::message::{Arrival, Kind, Status};
+use barn_layout::message::{Arrival, BRIEF_BODY_BYTES_MAX, Kind, Status};
 use barn_layout::{RegionId, planted};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -194,7 +194,7 @@ impl ShmClient {
     /// Remembers whether an answer in the ring had more than one line.
     #[inline]
     fn note_length(&self, body_bytes: usize) {
-        let is_long = body_bytes > FIRST_BYTES;
+        let is_long = body_bytes > BRIEF_BODY_BYTES_MAX;
         // ORDER: Relaxed, both: a hint.
         if self.long_answers.load(Ordering::Relaxed) != is_long {
             self.long_answers.store(is_long, Ordering::Relaxed);

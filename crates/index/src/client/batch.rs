@@ -1,7 +1,7 @@
 //! Looking many keys up at once: their cache misses, or their way over the network, overlap.
 
 use super::at_once::Glanced;
-use super::read::{Trial, malformed, now_ms};
+use super::read::{Trial, malformed, now_ms, take_value};
 use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
 use super::update::{batch, judge};
 use crate::error::TableError;
@@ -157,14 +157,10 @@ impl Answers {
     fn take(&mut self, places: &[usize], reply: &[u8], again: &mut Vec<usize>) -> Result<(), TableError> {
         let mut rest = reply;
         for at in places.iter().copied() {
-            let (said, value) = next_answer(&mut rest).map_err(malformed)?;
-            match judge(said.outcome.get(), value)? {
+            let told = next_answer(&mut rest).map_err(malformed)?;
+            match judge(&told)? {
                 Outcome::Done => {
-                    let found = &mut self.found[at];
-                    found.value.clear();
-                    found.value.extend_from_slice(value);
-                    found.version = said.version.get();
-                    found.expires = said.expires.get();
+                    take_value(&told, &mut self.found[at]);
                     self.looked[at] = Looked::Found;
                 }
                 Outcome::Again => again.push(at),

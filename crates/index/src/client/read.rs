@@ -7,7 +7,7 @@ use crate::error::TableError;
 use crate::key::{Found, Key, Looked};
 use crate::options::Kind;
 use crate::selector::Choice;
-use crate::wire::{self, Method, next_answer};
+use crate::wire::{self, Answer, Method, next_answer};
 use barn_layout::table::Outcome;
 use barn_transaction::{Client, ClientError, Reach, Waits};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -216,19 +216,25 @@ impl Table {
 
 /// What a node has answered to the question for a key: whether it is there. `None` if it is to be asked again.
 pub(super) fn answered(answer: &[u8], found: &mut Found) -> Result<Option<bool>, TableError> {
-    let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
-    match Outcome::from_bits(said.outcome.get()) {
-        Some(Outcome::Done) => {
-            found.value.clear();
-            found.value.extend_from_slice(value);
-            found.version = said.version.get();
-            found.expires = said.expires.get();
+    let told = next_answer(&mut &answer[..]).map_err(malformed)?;
+    match told.outcome {
+        Outcome::Done => {
+            take_value(&told, found);
             Ok(Some(true))
         }
-        Some(Outcome::Absent) => Ok(Some(false)),
-        Some(Outcome::Again) => Ok(None),
-        _ => Err(said_no(value)),
+        Outcome::Absent => Ok(Some(false)),
+        Outcome::Again => Ok(None),
+        _ => Err(said_no(told.value)),
     }
+}
+
+/// Takes the value that an answer brings.
+#[inline]
+pub(super) fn take_value(told: &Answer<'_>, found: &mut Found) {
+    found.value.clear();
+    found.value.extend_from_slice(told.value);
+    found.version = told.version;
+    found.expires = told.expires;
 }
 
 pub(super) fn malformed(error: wire::Malformed) -> TableError {

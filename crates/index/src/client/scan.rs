@@ -8,7 +8,7 @@ use crate::error::TableError;
 use crate::key::Found;
 use crate::options::Kind;
 use crate::wire::{self, Method, split, take};
-use barn_layout::table::{CURSOR_END, TableAnswer, TablePage, TableScan, VALUE_LATER};
+use barn_layout::table::{CURSOR_END, TableEntry, TablePage, TableScan, VALUE_LATER};
 use zerocopy::IntoBytes;
 
 /// About how many bytes a page has.
@@ -110,8 +110,8 @@ pub(super) fn read_page(answer: &[u8]) -> Result<(Page, u64), TableError> {
     let (page, mut rest) = split::<TablePage>(answer).map_err(malformed)?;
     let mut keys = Vec::new();
     for _ in 0..page.count.get() {
-        let (header, after) = split::<TableAnswer>(rest).map_err(malformed)?;
-        let (key, after) = take(after, header.outcome.get() as usize).map_err(malformed)?;
+        let (header, after) = split::<TableEntry>(rest).map_err(malformed)?;
+        let (key, after) = take(after, header.key_bytes.get() as usize).map_err(malformed)?;
         if header.value_bytes.get() == VALUE_LATER {
             rest = after;
             keys.push((key.to_vec(), None));

@@ -5,7 +5,7 @@ use super::follow::Unheard;
 use super::read::{malformed, said_no};
 use super::table::{Counts, Table};
 use crate::error::TableError;
-use crate::wire::{self, Method, Update, next_answer};
+use crate::wire::{self, Answer, Method, Update, next_answer};
 use barn_layout::table::{Operation, Outcome};
 use barn_transaction::Waits;
 use std::time::Duration;
@@ -193,15 +193,15 @@ impl Table {
         wire::add_update(message, update);
         loop {
             self.ask(shard, Method::Update, message, answer, waits.left()).await?;
-            let (said, value) = next_answer(&mut &answer[..]).map_err(malformed)?;
-            match judge(said.outcome.get(), value)? {
+            let told = next_answer(&mut &answer[..]).map_err(malformed)?;
+            match judge(&told)? {
                 Outcome::Again => {
                     if !waits.next().await {
                         return Err(TableError::Contended.into());
                     }
                 }
                 outcome => {
-                    return Ok(Done { outcome, version: said.version.get(), value: value.to_vec() });
+                    return Ok(Done { outcome, version: told.version, value: told.value.to_vec() });
                 }
             }
         }
@@ -295,8 +295,7 @@ impl Table {
                 let mut rest = &answer[..];
                 let mut again = Vec::new();
                 for at in left.drain(..count) {
-                    let (said, value) = next_answer(&mut rest).map_err(malformed)?;
-                    match judge(said.outcome.get(), value) {
+                    match judge(&next_answer(&mut rest).map_err(malformed)?) {
                         Ok(Outcome::Again) => again.push(at),
                         done => each(at, done)?,
                     }
@@ -324,12 +323,12 @@ pub(super) fn batch(left: &[usize], bytes: impl Fn(usize) -> usize) -> usize {
 }
 
 /// What an answer means, if it is not an error.
-pub(super) fn judge(outcome: u32, said: &[u8]) -> Result<Outcome, TableError> {
-    let text = || String::from_utf8_lossy(said).into_owned();
-    match Outcome::from_bits(outcome) {
-        Some(Outcome::Full) => Err(TableError::Full { why: text() }),
-        Some(Outcome::NotANumber) => Err(TableError::NotANumber { why: text() }),
-        Some(Outcome::Invalid) | None => Err(said_no(said)),
-        Some(outcome) => Ok(outcome),
+pub(super) fn judge(told: &Answer<'_>) -> Result<Outcome, TableError> {
+    let text = || String::from_utf8_lossy(told.value).into_owned();
+    match told.outcome {
+        Outcome::Full => Err(TableError::Full { why: text() }),
+        Outcome::NotANumber => Err(TableError::NotANumber { why: text() }),
+        Outcome::Invalid => Err(said_no(told.value)),
+        outcome => Ok(outcome),
     }
 }

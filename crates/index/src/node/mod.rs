@@ -19,7 +19,7 @@ pub use shard::{Decision, Shard, ShardStats};
 use crate::error::Refused;
 use crate::key::{Found, Key, Looked};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
-use crate::wire::{self, Malformed, Method, Update, next_key, next_update, split};
+use crate::wire::{self, Answer, Malformed, Method, Update, add_answer, next_key, next_update, split};
 use crate::{cache, cuckoo, hopscotch, tree};
 use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
@@ -27,7 +27,7 @@ use barn_layout::Address;
 use barn_layout::limits::MESSAGE_BYTES_MAX;
 use barn_layout::planted;
 use barn_layout::table::{
-    CURSOR_END, Durability, Operation, Outcome, TableAnswer, TableHeader, TablePage, TableScan, VALUE_LATER,
+    CURSOR_END, Durability, Operation, Outcome, TableEntry, TableHeader, TablePage, TableScan, VALUE_LATER,
 };
 use notes::NoteKey;
 use std::collections::HashMap;
@@ -343,44 +343,35 @@ struct Request<'a> {
     handled: Handled,
 }
 
-fn add_answer(answer: &mut Vec<u8>, outcome: Outcome, version: u64, expires: u64, value: &[u8]) {
-    let header = TableAnswer {
-        outcome: (outcome as u32).into(),
-        value_bytes: (value.len() as u32).into(),
-        version: version.into(),
-        expires: expires.into(),
-    };
-    answer.extend_from_slice(header.as_bytes());
-    answer.extend_from_slice(value);
-}
-
 /// Adds what is known of a key: whether it is there, and what was found. `more` keys are to be answered, it among them.
 #[inline]
 fn add_found(answer: &mut Vec<u8>, there: Result<bool, Refused>, found: &Found, now: &Now, more: u16) {
     match there {
         Ok(true) if found.expires == 0 || !found.is_expired(now.ms()) => {
-            let Found { value, version, expires } = found;
-            match fits(answer, value.len(), more) {
-                true => add_answer(answer, Outcome::Done, *version, *expires, value),
-                false => add_answer(answer, Outcome::Again, 0, 0, &[]),
-            }
+            let Found { ref value, version, expires } = *found;
+            let told = match fits(answer, value.len(), more) {
+                true => Answer { outcome: Outcome::Done, version, expires, value },
+                false => Answer::only(Outcome::Again),
+            };
+            add_answer(answer, &told);
         }
-        Ok(_) => add_answer(answer, Outcome::Absent, 0, 0, &[]),
+        Ok(_) => add_answer(answer, &Answer::only(Outcome::Absent)),
         Err(refused) => add_refusal(answer, &refused),
     }
 }
 
 /// Whether an answer with another value of this length still is a message.
 fn fits(answer: &[u8], value: usize, more: u16) -> bool {
-    answer.len() + value + (usize::from(more) + 1) * TableAnswer::BYTES <= MESSAGE_BYTES_MAX
+    answer.len() + value + (usize::from(more) + 1) * Answer::BYTES_MAX <= MESSAGE_BYTES_MAX
 }
 
 fn add_refusal(answer: &mut Vec<u8>, refused: &Refused) {
-    match refused {
-        Refused::Busy => add_answer(answer, Outcome::Again, 0, 0, &[]),
-        Refused::Full(why) => add_answer(answer, Outcome::Full, 0, 0, why.as_bytes()),
-        Refused::Invalid(why) => add_answer(answer, Outcome::Invalid, 0, 0, why.as_bytes()),
-    }
+    let told = match refused {
+        Refused::Busy => Answer::only(Outcome::Again),
+        Refused::Full(why) => Answer::because(Outcome::Full, why.as_bytes()),
+        Refused::Invalid(why) => Answer::because(Outcome::Invalid, why.as_bytes()),
+    };
+    add_answer(answer, &told);
 }
 
 impl Request<'_> {
@@ -454,7 +445,7 @@ impl Request<'_> {
             if self.later.get(usize::from(at)).copied().unwrap_or(false) {
                 // A later put of this batch replaces it before anybody could have seen it.
                 self.held.shard.combined();
-                add_answer(answer, Outcome::Done, 0, update.expires, &[]);
+                add_answer(answer, &Answer { expires: update.expires, ..Answer::only(Outcome::Done) });
                 continue;
             }
             let key = Key::new(seed, update.key);
@@ -467,7 +458,7 @@ impl Request<'_> {
                 self.now,
                 |outcome, version, expires, value| {
                     handled.changed |= outcome == Outcome::Done;
-                    add_answer(answer, outcome, version, expires, value);
+                    add_answer(answer, &Answer { outcome, version, expires, value });
                 },
             );
         }
@@ -569,8 +560,8 @@ impl Request<'_> {
             if !found.is_expired(now_ms) {
                 // Pages stay messages: a long value is for the asker to get.
                 let long = found.value.len() > PAGE_VALUE_BYTES_MAX;
-                let header = TableAnswer {
-                    outcome: (key.len() as u32).into(),
+                let header = TableEntry {
+                    key_bytes: (key.len() as u32).into(),
                     value_bytes: if long { VALUE_LATER } else { found.value.len() as u32 }.into(),
                     version: found.version.into(),
                     expires: found.expires.into(),

@@ -46,8 +46,8 @@ fn update(
     let handled = tables.handle(node, Method::Update as u16, &message, &mut answer)?;
     let mut rest = &answer[..];
     let told = updates.iter().map(|_| {
-        let (said, value) = wire::next_answer(&mut rest).unwrap();
-        (Outcome::from_bits(said.outcome.get()).unwrap(), value.to_vec())
+        let told = wire::next_answer(&mut rest).unwrap();
+        (told.outcome, told.value.to_vec())
     });
     Ok((handled, told.collect()))
 }

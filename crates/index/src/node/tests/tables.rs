@@ -55,8 +55,8 @@ impl Node {
             Surroundings { heap, configuration, member: MEMBER, now: &now, changed: vec![], durability };
         let handled = self.tables.handle(node, Method::Get as u16, &message, &mut answer).unwrap();
         assert_eq!(handled, Handled { durability: Durability::Memory, changed: false });
-        let (said, value) = wire::next_answer(&mut &answer[..]).unwrap();
-        (Outcome::from_bits(said.outcome.get()) == Some(Outcome::Done)).then(|| value.to_vec())
+        let told = wire::next_answer(&mut &answer[..]).unwrap();
+        (told.outcome == Outcome::Done).then(|| told.value.to_vec())
     }
 }
 
