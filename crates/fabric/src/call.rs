@@ -3,6 +3,7 @@
 use crate::drive;
 use crate::error::CallError;
 use crate::link::{Link, Wait};
+use barn_layout::message::Status;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -36,14 +37,71 @@ impl Future for Call<'_> {
 impl Call<'_> {
     /// The same call, which may take so long. To be said before it is first polled.
     #[must_use = "a future does nothing unless it is driven"]
+    #[inline]
     pub fn within(mut self, limit: Duration) -> Self {
-        self.wait = Wait::new(limit);
+        self.wait.limit = limit;
         self
     }
 
+    /// Sends the request now, if nothing else is under way on the connection: what is done between this and
+    /// [`Self::wait`] is done while the node answers.
+    #[inline]
+    pub fn start(&mut self) {
+        if !self.wait.posted && self.wait.ticket.is_none() {
+            self.link.start_call(&mut self.wait, self.method, self.request);
+        }
+    }
+
     /// Calls, blocking this thread.
-    pub fn wait(self) -> Result<(), CallError> {
-        drive::block_on_alone(self)
+    #[inline]
+    pub fn wait(mut self) -> Result<(), CallError> {
+        match self.wait_briefly() {
+            Some(called) => called,
+            None => drive::block_on_alone(self),
+        }
+    }
+
+    /// Calls, blocking this thread for some microseconds; `None` if that takes longer: then [`Self::wait`] goes on,
+    /// or [`Self::detach`] keeps it going.
+    #[inline]
+    pub fn wait_briefly(&mut self) -> Option<Result<(), CallError>> {
+        self.start();
+        if !self.wait.posted {
+            return None;
+        }
+        let status = self.link.answer_soon(&mut self.wait, self.reply)?;
+        self.wait.ticket = None;
+        Some(CallError::check(Status::from_bits(status), self.method, self.reply))
+    }
+
+    /// The call as it stands, without what it borrows.
+    pub fn detach(mut self) -> DetachedCall {
+        let wait = std::mem::replace(&mut self.wait, Wait::new(Duration::ZERO));
+        DetachedCall { link: self.link.clone(), method: self.method, wait }
+    }
+}
+
+/// A call under way that borrows nothing; see [`Call::detach`].
+#[must_use = "a call that is dropped is given up"]
+pub struct DetachedCall {
+    link: Arc<dyn Link>,
+    method: u16,
+    wait: Wait,
+}
+
+impl DetachedCall {
+    /// Goes on with it, blocking this thread. The request is the one with which the call was made.
+    pub fn wait(mut self, request: &[u8], reply: &mut Vec<u8>) -> Result<(), CallError> {
+        let wait = std::mem::replace(&mut self.wait, Wait::new(Duration::ZERO));
+        drive::block_on_alone(Call { link: &self.link, method: self.method, request, reply, wait })
+    }
+}
+
+impl Drop for DetachedCall {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.wait.ticket {
+            self.link.abandon(ticket);
+        }
     }
 }
 

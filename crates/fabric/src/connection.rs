@@ -142,6 +142,7 @@ impl Connection {
     }
 
     /// Calls a method of the node's service; the answer replaces what is in `reply`.
+    #[inline]
     pub fn call<'a>(&'a self, method: u16, request: &'a [u8], reply: &'a mut Vec<u8>) -> Call<'a> {
         Call { link: &self.link, method, request, reply, wait: Wait::new(self.deadline) }
     }

@@ -65,7 +65,7 @@ pub use crc64::{Crc64, crc64, crc64_joined};
 #[cfg(not(loom))]
 pub use {
     barn_layout::RegionId,
-    call::{Call, Receive, Sending},
+    call::{Call, DetachedCall, Receive, Sending},
     confirmed::{Confirmation, Confirmed},
     connection::{ConnectOptions, Connecting, Connection, Messaging},
     drive::{Fetching, Pipeline, block_on, block_on_alone},

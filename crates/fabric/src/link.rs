@@ -105,6 +105,7 @@ pub(crate) struct Wait {
 const POLLS_PER_LOOK: u32 = 256;
 
 impl Wait {
+    #[inline]
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             ticket: None,
@@ -248,6 +249,15 @@ pub(crate) trait Link: Send + Sync {
     /// Tries a READ that its own side found fine, and whose thread waits for it and for nothing else.
     fn read_at_once(&self, _key: u64, _offset: u64, _into: &mut [u8]) -> AtOnce {
         AtOnce::NotTried
+    }
+
+    /// Posts a request now, if its thread will wait for the answer and nothing else is under way; `wait` then says so.
+    fn start_call(&self, _wait: &mut Wait, _method: u16, _request: &[u8]) {}
+
+    /// Waits a little for the answer to a request that was posted, without anything else being looked at: its
+    /// status, and then nothing is left to abandon. `None` where it is to be polled for.
+    fn answer_soon(&self, _wait: &mut Wait, _reply: &mut Vec<u8>) -> Option<u8> {
+        None
     }
 
     /// Sends a request and takes its answer into `reply`, which is replaced.

@@ -13,6 +13,7 @@ const ASKS_AGAIN: &str = "who_knew_nobody_that_takes_objects_asks_again";
 const SLEPT_ON: &str = "a_pipeline_of_many_reads_each_never_sleeps_on_them";
 const LONG_REPLACED: &str = "a_long_value_that_is_replaced_where_it_is_has_another_version";
 const RUNG: &str = "a_client_that_slept_is_not_rung_for_good";
+const OWN: &str = "threads_that_share_a_connection_have_their_own_answers";
 const HELD: &str = "what_a_grant_holds_is_dropped_before_revoking_returns";
 const IN_PART: &str = "a_request_that_arrived_in_part_is_none";
 const TAKEN_ONCE: &str = "a_request_that_arrives_often_and_late_is_taken_once";
@@ -480,6 +481,11 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "shm_asleep_for_good",
         gate: Gate { package: "barn-fabric", target: Target::Test("shm_idle"), filter: RUNG, loom: false },
         fails: RUNG,
+    },
+    Plant {
+        name: "any_answer_will_do",
+        gate: Gate { package: "barn-fabric", target: Target::Test("shm_blocking"), filter: OWN, loom: false },
+        fails: OWN,
     },
     Plant { name: "verbs_slot_unchecked", gate: unit("barn-fabric", "request_region"), fails: IN_PART },
     Plant { name: "verbs_lap_taken_again", gate: unit("barn-fabric", "repeated"), fails: TAKEN_ONCE },

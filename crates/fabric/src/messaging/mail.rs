@@ -128,6 +128,12 @@ impl Mail {
         }
     }
 
+    /// Whether nobody waits for room or for a message of the node's own, and the node need not be told of anything.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.posters.is_empty() && self.receivers.is_empty() && self.given_up.is_empty() && !self.unrung
+    }
+
     /// Whether somebody sleeps until something comes.
     pub(crate) fn is_awaited(&self) -> bool {
         self.slots.sleeping() > 0 || !self.receivers.is_empty() || !self.posters.is_empty()

@@ -151,7 +151,8 @@ impl ShmClient {
     }
 
     /// Something has come, or nothing will any more.
-    fn note_brought(&self) {
+    #[inline]
+    pub(super) fn note_brought(&self) {
         // ORDER: Relaxed: changes under the lock that the caller holds.
         self.brought.store(self.brought.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -178,7 +179,7 @@ impl ShmClient {
     /// fetched with each look at the first, if the last one had two: it would else start on its way from the
     /// node's cache only when the first is here.
     #[inline]
-    fn has_news(&self, alone: bool) -> bool {
+    pub(super) fn has_news(&self, alone: bool) -> bool {
         let lanes = if self.shape.window > 0 { 2 } else { 1 };
         let is_there = self.next[..lanes].iter().any(|(at, number)| {
             let word = self.outbound.load_word(at.load(Ordering::Relaxed), Ordering::Relaxed).unwrap_or(0);
@@ -193,7 +194,7 @@ impl ShmClient {
 
     /// Remembers whether an answer in the ring had more than one line.
     #[inline]
-    fn note_length(&self, body_bytes: usize) {
+    pub(super) fn note_length(&self, body_bytes: usize) {
         let is_long = body_bytes > BRIEF_BODY_BYTES_MAX;
         // ORDER: Relaxed, both: a hint.
         if self.long_answers.load(Ordering::Relaxed) != is_long {
@@ -202,7 +203,8 @@ impl ShmClient {
     }
 
     /// Remembers where the next answers will arrive.
-    fn note_next(&self, state: &State) {
+    #[inline]
+    pub(super) fn note_next(&self, state: &State) {
         let lane = state.lane.as_ref().and_then(RequestLane::next);
         for ((at, number), next) in self.next.iter().zip([Some(state.mail.reader.next()), lane]) {
             let (next_at, next_number) = next.map_or((0, u64::MAX), |(at, number)| (at, number.into()));
@@ -257,7 +259,7 @@ impl ShmClient {
         }
     }
 
-    fn close(&self, state: &mut State) {
+    pub(super) fn close(&self, state: &mut State) {
         // SYNC: Release, pairs with the Acquire load in `is_open`.
         self.open.store(false, Ordering::Release);
         self.note_brought();
@@ -422,6 +424,16 @@ impl Link for ShmClient {
     ) -> Poll<Result<u64, OperationError>> {
         // Every region of a shm connection is mapped: its operations never come here.
         Poll::Ready(Err(OperationError::BadKey))
+    }
+
+    #[inline]
+    fn start_call(&self, wait: &mut Wait, method: u16, request: &[u8]) {
+        self.post_at_once(wait, method, request);
+    }
+
+    #[inline]
+    fn answer_soon(&self, wait: &mut Wait, reply: &mut Vec<u8>) -> Option<u8> {
+        self.take_soon(wait, reply)
     }
 
     fn poll_call(

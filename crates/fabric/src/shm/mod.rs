@@ -15,6 +15,7 @@
 //!   much to wake and could not be slept on together with sockets, other connections, and the
 //!   peer's death: see ARCHITECTURE.md.)
 
+mod at_once;
 mod client;
 mod connect;
 mod control;

@@ -177,11 +177,18 @@ impl Client {
         answer: &mut Vec<u8>,
     ) -> Option<Result<(), Unanswered>> {
         let inner = &*self.inner;
-        let table = inner.table();
-        let node = table.node_of(cluster, member).ok()??;
-        ClientStats::add(&inner.stats.messages, 1);
-        let asked = node.connection.call(method, body, answer).within(self.deadline).wait();
-        Some(asked.map_err(|error| inner.unanswered(table.session, error)))
+        let (session, asked) = {
+            // Nobody gives the table another shape while most answers come, which is sooner than it would take to
+            // count who else holds it.
+            let table = inner.table.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let node = table.node_of(cluster, member).ok()??;
+            let mut call = node.connection.call(method, body, answer).within(self.deadline);
+            call.start();
+            ClientStats::add(&inner.stats.messages, 1);
+            (table.session, call.wait_briefly().ok_or_else(|| call.detach()))
+        };
+        let asked = asked.unwrap_or_else(|call| call.wait(body, answer));
+        Some(asked.map_err(|error| inner.unanswered(session, error)))
     }
 
     /// Counts for a table that is being opened; see [`ClientStats::now`].
