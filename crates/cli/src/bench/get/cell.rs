@@ -18,6 +18,8 @@ pub(crate) enum Subject {
     Bare,
     /// The same, prefetched.
     BarePrefetched,
+    /// The simplest table, in the client's own process.
+    Flat,
     /// A map in the client's own process.
     Dashmap,
     /// Redis on a Unix socket.
@@ -43,6 +45,7 @@ impl Subject {
             Self::TcpAuto => "tcp/auto",
             Self::Bare => "bare loads",
             Self::BarePrefetched => "bare prefetched loads",
+            Self::Flat => "flat",
             Self::Dashmap => "dashmap",
             Self::RedisUnix => "redis-unix",
             Self::RedisTcp => "redis-tcp",
@@ -87,6 +90,8 @@ pub(crate) struct Cell {
 
 /// Keys at once over shm and Unix sockets, and over tcp.
 pub(crate) const BATCHES: [usize; 2] = [1, 32];
+/// Keys at once of the flat table, which is there to show what that can come to.
+pub(super) const FLAT_BATCH: usize = 32;
 pub(crate) const DEPTHS: [usize; 3] = [1, 16, 64];
 
 impl Cell {
@@ -102,7 +107,7 @@ impl Cell {
         let remote = [Subject::TcpAuto, redis, memcached];
         let cells = (BATCHES.into_iter())
             .flat_map(|batch| local(batch).map(|subject| (subject, batch)))
-            .chain([(Subject::Dashmap, 1)])
+            .chain([(Subject::Flat, FLAT_BATCH), (Subject::Dashmap, 1)])
             .chain(DEPTHS.into_iter().flat_map(|depth| remote.map(|subject| (subject, depth))));
         cells
             .filter(|(subject, _)| there(*subject))

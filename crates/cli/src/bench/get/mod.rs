@@ -5,6 +5,8 @@
 //! |---|---|---|
 //! | `shm/one-sided/CHOICE/batch-N` | the client reads the table's memory | bare loads of 64 bytes from as much memory |
 //! | `…/against-best-peer` | the same, and `shm/request`: the node is asked | Redis or memcached on a Unix socket, as deep |
+//! | `…/batch-32/against-flat` | the same | a table of whole lines in the client's own process, nothing else |
+//! | `flat/CHOICE/batch-32` | that table | bare loads of 64 bytes |
 //! | `…/against-dashmap` | the same | dashmap with ahash, in the client's own process |
 //! | `tcp/auto/CHOICE/depth-N/against-best-peer` | either way, over tcp | Redis or memcached over tcp, as deep |
 //! | `tcp/auto/CHOICE/depth-N/server-cpu` | the node's CPU for a million GETs | that of the peer that needs least |

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::cell::{BATCHES, Cell, DEPTHS, Subject};
+use super::cell::{BATCHES, Cell, DEPTHS, FLAT_BATCH, Subject};
 use super::crew::Measured;
 use crate::report::{Better, Row, Spread};
 
@@ -41,6 +41,11 @@ impl Results<'_> {
             let one_sided = Subject::ShmOneSided;
             rows.extend(self.against(one_sided, batch, "", (bare, batch), (batch > 1).then_some(BARE_AIM)));
             rows.extend(self.against_best(one_sided, batch, &Subject::UNIX_PEERS, ONE_SIDED_AIMS[at]));
+            if batch == FLAT_BATCH {
+                rows.extend(self.against(one_sided, batch, "/against-flat", (Subject::Flat, batch), None));
+                let bare = (Subject::BarePrefetched, batch);
+                rows.extend(self.against(Subject::Flat, batch, "", bare, None));
+            }
             let dashmap = (Subject::Dashmap, 1);
             rows.extend(self.against(one_sided, batch, "/against-dashmap", dashmap, Some(DASHMAP_AIMS[at])));
             rows.extend(self.against_best(

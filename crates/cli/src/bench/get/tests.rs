@@ -17,6 +17,7 @@ fn measured(rate: f64, server_seconds: f64) -> Measured {
 fn made_up(there: impl Fn(Subject) -> bool) -> Vec<(Cell, Measured)> {
     let figure = |cell: Cell| match cell.subject {
         Subject::Bare | Subject::BarePrefetched => measured(100.0, 0.0),
+        Subject::Flat => measured(75.0, 0.0),
         Subject::Dashmap => measured(80.0, 0.0),
         Subject::RedisUnix | Subject::RedisTcp => measured(2.0, 4.0),
         Subject::MemcachedUnix | Subject::MemcachedTcp => measured(1.0, 3.0),
@@ -40,6 +41,8 @@ fn rows_have_the_promised_names_and_stand_beside_the_best() {
     is("shm/one-sided/uniform/batch-32/against-best-peer", "redis-unix", 30.0, Some(10.0));
     is("shm/one-sided/uniform/batch-1/against-dashmap", "dashmap", 0.75, Some(0.5));
     is("shm/one-sided/uniform/batch-32/against-dashmap", "dashmap", 0.75, Some(1.0));
+    is("shm/one-sided/uniform/batch-32/against-flat", "flat", 0.8, None);
+    is("flat/uniform/batch-32", "bare prefetched loads", 0.75, None);
     is("shm/request/uniform/batch-1/against-best-peer", "redis-unix", 30.0, Some(15.0));
     is("shm/request/uniform/batch-32/against-best-peer", "redis-unix", 30.0, Some(8.0));
     for (depth, aim) in [(1, 1.0), (16, 1.5), (64, 3.0)] {

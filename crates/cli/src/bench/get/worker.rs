@@ -9,7 +9,7 @@ use barn::Way;
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Choice, Subject};
-use super::getter::{Bare, BarnGetter, Getter, MemcachedGetter, RedisGetter};
+use super::getter::{Bare, BarnGetter, Flat, Getter, MemcachedGetter, RedisGetter};
 use super::workload::Pool;
 use crate::bench::client;
 use crate::bench::fabric::BARE_AHEAD;
@@ -91,6 +91,7 @@ impl Worker {
             (Subject::TcpAuto, barn(&setup.tcp, Way::Auto)?),
             (Subject::Bare, Box::new(Bare::connect(&setup.limit, 0)?)),
             (Subject::BarePrefetched, Box::new(Bare::connect(&setup.limit, BARE_AHEAD)?)),
+            (Subject::Flat, Box::new(Flat::load(setup.keys)?)),
         ];
         for (subject, place) in &setup.peers {
             let getter: Box<dyn Getter> = match subject {

@@ -8,6 +8,7 @@ mod bare;
 mod barn;
 #[cfg(feature = "peers")]
 mod dashmap;
+mod flat;
 mod memcached;
 mod redis;
 
@@ -15,6 +16,7 @@ pub(super) use bare::Bare;
 pub(super) use barn::BarnGetter;
 #[cfg(feature = "peers")]
 pub(super) use dashmap::Dashmap;
+pub(super) use flat::Flat;
 pub(super) use memcached::MemcachedGetter;
 pub(super) use redis::RedisGetter;
 
