@@ -12,7 +12,7 @@ use crate::bench::selector::Site;
 use crate::plot::{Axis, Plot, Point, Series};
 use crate::report::Spread;
 
-/// Threads that never rest, with which the node shares its core.
+/// Those who have as much of the node's core as it has, each.
 const RIVALS: [usize; 4] = [0, 1, 2, 4];
 
 /// Every mix and `auto`, over both transports.
@@ -39,7 +39,7 @@ pub(in crate::bench::papers) fn shares(lab: &mut Lab<'_>) -> io::Result<()> {
             Axis::log("gets/s"),
         )
         .caption(format!(
-            "The node shares a core with 0 to 4 threads that never rest, where the paper gives its server 1 to 8 \
+            "The node has all of a core or down to a fifth of it, where the paper gives its server 1 to 8 \
              cores; gets of a tree of 100,000 keys of 16 bytes with values of 32 in its leaves, where the paper \
              searches one of 20 million; one client. The best fixed mix is the best of {}, found afterwards.",
             tenths.len()
