@@ -79,7 +79,7 @@ pub enum Bench {
     /// measured in turn; a figure is the median of the repeats, with the lowest and highest.
     Fabric(bench::fabric::Args),
 
-    /// Cell's selector against every fixed mix of one-sided reads and requests, with much and little CPU
+    /// Cell's selector against the best fixed mix of one-sided reads and requests, with much and little CPU
     /// for the node and in a spike of load.
     ///
     /// Also draws what was chosen over time, as an SVG.
