@@ -8,8 +8,9 @@
 //!
 //! Each mix, 0 to 100 % by request in steps of 10, is measured in turn, in many short rounds; then the best of them
 //! and `auto`, which stand beside each other. (What was measured to find the best does not count: of eleven that
-//! are alike, that would be the luckiest.) What was common to a round is taken out ([`Sweep::level`]). `settled` is how long after a change `auto` needed until it was as fast as it then
-//! stayed. What it chose over time, and what that cost, is drawn as an SVG.
+//! are alike, that would be the luckiest.) What was common to a round is taken out ([`Sweep::level`]). `settled`
+//! is how long after a change `auto` needed until it was as fast as it then stayed. What it chose over time, and
+//! what that cost, is drawn as an SVG.
 
 mod draw;
 mod rivals;
