@@ -16,6 +16,7 @@ pub(crate) mod mapping;
 mod rights;
 #[cfg(not(loom))]
 mod socket;
+mod span;
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 mod vector;
 pub mod versioned;
@@ -23,6 +24,7 @@ mod whereabouts;
 mod words;
 
 pub use rights::Rights;
+pub use span::Span;
 pub use whereabouts::Whereabouts;
 pub(crate) use words::Word;
 pub use words::{AccessError, AtomicU64, Ordering, Words, fence};

@@ -18,6 +18,8 @@ const LONG_BYTES_MIN: usize = 256;
 const STREAM_BYTES_MIN: usize = 4 << 20;
 /// A copy of so much or more goes block by block.
 pub(super) const BLOCK_BYTES: usize = 64;
+/// Half of one: what many values are.
+pub(super) const HALF_BLOCK_BYTES: usize = BLOCK_BYTES / 2;
 const PAGE_BYTES: usize = 4096;
 /// Pages that a stream walks at once.
 const PAGES: usize = 4;

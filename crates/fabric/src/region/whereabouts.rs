@@ -32,6 +32,12 @@ impl Whereabouts {
         self.0 as u64
     }
 
+    /// Asks the CPU to fetch the line of a byte.
+    #[inline(always)]
+    pub fn prefetch_line(self, offset: u64) {
+        fetch(self.0.wrapping_add(offset as usize));
+    }
+
     /// Asks the CPU to fetch a range into its caches.
     #[inline]
     pub fn prefetch(self, offset: u64, bytes: usize) {
@@ -73,6 +79,7 @@ mod tests {
             {
                 let place = Whereabouts::from_bits(base);
                 place.prefetch(offset, bytes);
+                place.prefetch_line(offset);
                 assert_eq!(place.to_bits(), base);
             }
         }

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 use super::journal::Journal;
+use super::span::Span;
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 use super::vector;
 use super::whereabouts::Whereabouts;
@@ -239,6 +240,29 @@ impl Words {
         self.check(offset, bytes)
     }
 
+    /// As [`Self::check`], of what begins at a whole word.
+    #[inline(always)]
+    fn check_aligned(&self, offset: u64, bytes: usize) -> Result<usize, AccessError> {
+        let at = self.check(offset, bytes)?;
+        match at.is_multiple_of(WORD_BYTES) {
+            true => Ok(at),
+            false => Err(AccessError::Misaligned { offset }),
+        }
+    }
+
+    /// The word at `at`, a whole word that has been checked.
+    #[inline(always)]
+    pub(super) fn aligned_word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at < self.bytes && at.is_multiple_of(WORD_BYTES));
+        #[cfg(not(loom))]
+        // SAFETY: as in `word`, below, which would take the same word.
+        unsafe {
+            self.base.byte_add(at).as_ref()
+        }
+        #[cfg(loom)]
+        self.word(at)
+    }
+
     /// The word that holds byte `at`; `at` has been checked.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -267,20 +291,12 @@ impl Words {
     /// Loads one word.
     #[inline]
     pub fn load_word(&self, offset: u64, order: Ordering) -> Result<u64, AccessError> {
-        let at = self.check(offset, WORD_BYTES)?;
-        if !at.is_multiple_of(WORD_BYTES) {
-            return Err(AccessError::Misaligned { offset });
-        }
-        Ok(self.word(at).load(order))
+        Ok(self.aligned_word(self.check_aligned(offset, WORD_BYTES)?).load(order))
     }
 
     /// A word that is looked at again and again, checked once.
     pub(crate) fn kept_word(&self, offset: u64) -> Result<Word, AccessError> {
-        let at = self.check(offset, WORD_BYTES)?;
-        match at.is_multiple_of(WORD_BYTES) {
-            true => Ok(Word { words: self.clone(), at }),
-            false => Err(AccessError::Misaligned { offset }),
-        }
+        Ok(Word { words: self.clone(), at: self.check_aligned(offset, WORD_BYTES)? })
     }
 
     /// Stores one word.
@@ -324,31 +340,39 @@ impl Words {
     #[inline(always)]
     pub fn load(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let at = self.check(offset, into.len())?;
+        self.load_checked(at, into);
+        Ok(())
+    }
+
+    /// The same, from a place that has been checked.
+    #[inline(always)]
+    pub(super) fn load_checked(&self, at: usize, into: &mut [u8]) {
+        debug_assert!(at + into.len() <= self.bytes);
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
         if at.is_multiple_of(WORD_BYTES) && into.len().is_multiple_of(WORD_BYTES) {
-            // SAFETY: `at + into.len()` was checked against the memory's length, both are
+            // SAFETY: every caller has checked `at + into.len()` against the memory's length, both are
             // whole words, and `into` is private memory that overlaps nothing registered.
             unsafe {
                 let from = self.base.as_ptr().cast::<u8>().add(at);
                 match into.len() {
+                    // Lengths that are known need no loop.
                     vector::BLOCK_BYTES => vector::copy_block(into.as_mut_ptr(), from),
+                    vector::HALF_BLOCK_BYTES => {
+                        vector::copy_short(into.as_mut_ptr(), from, vector::HALF_BLOCK_BYTES);
+                    }
                     ..vector::BLOCK_BYTES => vector::copy_short(into.as_mut_ptr(), from, into.len()),
                     _ => vector::copy(into.as_mut_ptr(), from, into.len()),
                 }
             }
-            return Ok(());
+            return;
         }
         self.load_by_word(at, into);
-        Ok(())
     }
 
     /// Copies whole words out, where they are few.
     #[inline(always)]
     pub fn load_words(&self, offset: u64, into: &mut [u64]) -> Result<(), AccessError> {
-        let at = self.check(offset, size_of_val(into))?;
-        if !at.is_multiple_of(WORD_BYTES) {
-            return Err(AccessError::Misaligned { offset });
-        }
+        let at = self.check_aligned(offset, size_of_val(into))?;
         for (index, word) in into.iter_mut().enumerate() {
             *word = self.word(at + index * WORD_BYTES).load(Ordering::Relaxed);
         }
@@ -358,39 +382,57 @@ impl Words {
     /// Gives so many words; the first is loaded before the others.
     #[inline(always)]
     pub fn load_array<const WORDS: usize>(&self, offset: u64) -> Result<[u64; WORDS], AccessError> {
-        let at = self.check(offset, WORDS * WORD_BYTES)?;
-        if !at.is_multiple_of(WORD_BYTES) {
-            return Err(AccessError::Misaligned { offset });
-        }
+        let at = self.check_aligned(offset, WORDS * WORD_BYTES)?;
+        Ok(self.array_checked(at))
+    }
+
+    /// The same, from a whole word on that has been checked.
+    #[inline(always)]
+    pub(super) fn array_checked<const WORDS: usize>(&self, at: usize) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         for (index, word) in words.iter_mut().enumerate() {
             // SYNC: Acquire, pairs with the Release store of whatever the first word stands for (a version):
             // the others are as they were then, or later.
             let order = if index == 0 { Ordering::Acquire } else { Ordering::Relaxed };
-            *word = self.word(at + index * WORD_BYTES).load(order);
+            *word = self.aligned_word(at + index * WORD_BYTES).load(order);
         }
-        Ok(words)
+        words
     }
 
     /// Whether the memory holds these bytes, from a whole word on: compared where they are.
     #[inline]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> Result<bool, AccessError> {
-        let at = self.check(offset, bytes.len())?;
-        if !at.is_multiple_of(WORD_BYTES) {
-            return Err(AccessError::Misaligned { offset });
-        }
+        let at = self.check_aligned(offset, bytes.len())?;
+        Ok(self.holds_checked(at, bytes))
+    }
+
+    /// The same, from a whole word on that has been checked.
+    #[inline(always)]
+    pub(super) fn holds_checked(&self, at: usize, bytes: &[u8]) -> bool {
+        let is = |index: usize, word: &[u8; WORD_BYTES]| {
+            let held = self.aligned_word(at + index * WORD_BYTES).load(Ordering::Relaxed);
+            held == u64::from_le_bytes(*word)
+        };
         let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
-        for (index, word) in words.iter().enumerate() {
-            if self.word(at + index * WORD_BYTES).load(Ordering::Relaxed) != u64::from_le_bytes(*word) {
-                return Ok(false);
-            }
+        // The most usual length needs no loop.
+        if let ([one, two], []) = (words, rest) {
+            return is(0, one) & is(1, two);
+        }
+        if !words.iter().enumerate().all(|(index, word)| is(index, word)) {
+            return false;
         }
         if rest.is_empty() {
-            return Ok(true);
+            return true;
         }
         // The memory has whole words, so that the last one is all there.
-        let last = self.word(at + words.len() * WORD_BYTES).load(Ordering::Relaxed).to_le_bytes();
-        Ok(last[..rest.len()] == *rest)
+        let last = self.aligned_word(at + words.len() * WORD_BYTES).load(Ordering::Relaxed).to_le_bytes();
+        last[..rest.len()] == *rest
+    }
+
+    /// A run of bytes from a whole word on, checked once for all that is done with it.
+    #[inline(always)]
+    pub fn span(&self, offset: u64, bytes: usize) -> Result<Span<'_>, AccessError> {
+        Ok(Span::new(self, self.check_aligned(offset, bytes)?, bytes))
     }
 
     /// Copies whole words in, where they are few.

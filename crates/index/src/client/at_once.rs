@@ -242,23 +242,21 @@ impl Table {
         if !glance.is_mapped() {
             return None;
         }
-        let mut hashed = [Key { bytes: &[], hash: 0 }; GLANCE_KEYS];
-        for (hashed, key) in hashed.iter_mut().zip(keys) {
-            if key.len() > KEY_BYTES_MAX {
-                return None;
-            }
-            *hashed = Key::new(self.inner.options.seed, key);
+        if keys.iter().any(|key| key.len() > KEY_BYTES_MAX) {
+            return None;
         }
-        let hashed = &hashed[..keys.len()];
+        let seed = self.inner.options.seed;
         shard.with_newest(|known| match &*known.roots {
             _ if !known.serves(glance.session()) => None,
             Roots::Hopscotch(roots) => {
                 let mapped = |region| glance.mapped(region).ok_or(region);
-                let read = roots.look_many_mapped(mapped, hashed, found, looked).ok()?;
+                let read = roots.look_many_mapped(mapped, hopscotch::Keys::Plain(seed, keys), found, looked).ok()?;
                 read.is_none_or(|region| glance.is_believed(region)).then_some(keys.len() as u64)
             }
             roots => {
-                let mut reads = 0;
+                let (mut hashed, mut reads) = ([Key { bytes: &[], hash: 0 }; GLANCE_KEYS], 0);
+                let hashed = &mut hashed[..keys.len()];
+                hashed.iter_mut().zip(keys).for_each(|(hashed, key)| *hashed = Key::new(seed, key));
                 roots.lookup_batch_mapped(&glance, hashed, found, looked, &mut reads).ok().map(|()| reads)
             }
         })

@@ -8,6 +8,7 @@
 
 use barn_fabric::{Whereabouts, Words};
 use barn_layout::Address;
+use barn_layout::limits::LINE_BYTES;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Regions that are told apart, by the last bits of their numbers: 16 GiB of the longest.
@@ -55,6 +56,23 @@ impl Near {
         true
     }
 
+    /// Asks the CPU for the line that begins there, and the next if none does; false if it is not known where it is.
+    #[inline(always)]
+    pub(crate) fn prefetch_head(&self, at: Address) -> bool {
+        let bytes = LINE_BYTES - at.offset() as usize % LINE_BYTES;
+        let spot = self.spot(at);
+        // ORDER: Relaxed, both: as above.
+        if spot.region.load(Ordering::Relaxed) != at.region().0 {
+            return false;
+        }
+        let place = Whereabouts::from_bits(spot.at.load(Ordering::Relaxed));
+        place.prefetch_line(u64::from(at.offset()));
+        if bytes < LINE_BYTES {
+            place.prefetch_line(u64::from(at.offset()) + LINE_BYTES as u64 - 1);
+        }
+        true
+    }
+
     /// Takes note of where the region of `at` is.
     #[cold]
     pub(crate) fn learn(&self, at: Address, words: &Words) {
@@ -77,6 +95,8 @@ mod tests {
         assert!(!near.prefetch(one, 64));
         near.learn(one, &words);
         assert!(near.prefetch(one, 64) && !near.prefetch(other, 64));
+        assert!(near.prefetch_head(one) && !near.prefetch_head(other));
+        assert!(near.prefetch_head(Address::new(RegionId(1), 72)));
         let copy = near.clone();
         near.learn(other, &words);
         assert!(near.prefetch(other, 64) && !near.prefetch(one, 64), "they share a spot");

@@ -74,6 +74,13 @@ impl Control {
         self.value_bytes() == usize::from(VALUE_OUTSIDE)
     }
 
+    /// Whether it is of an entry that lies in its slot, never expires, and has a key of so many bytes.
+    #[inline(always)]
+    pub(super) fn is_plain_of(self, key_bytes: usize) -> bool {
+        // A longer key would be taken for a shorter one and a time.
+        key_bytes <= INLINE_KEY_MAX && (self.0 >> 8 & 255) as usize == key_bytes && !self.is_outside()
+    }
+
     #[inline]
     pub(super) fn age(self) -> u8 {
         (self.0 >> 24) as u8

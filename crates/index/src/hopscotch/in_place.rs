@@ -5,16 +5,21 @@
 //! key of the one slot whose tag is right, copies its value, and looks at the version again: if it is
 //! still the same, control words, key and value are of one moment. Between the two other keys may be opened,
 //! so that the slots of many are fetched at once ([`Place::seek`]).
+//!
+//! A key that is looked up beside others has no time for anything twice: a bucket's place is checked once
+//! ([`Span`]), the tags of two slots are compared at once, and what few entries have (a time, an object of
+//! their own) is seen to elsewhere.
 
 use super::bucket::{
     self, CHAIN_SLOTS_MAX, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, OUTSIDE_SLOT_BYTES,
     entry_version, slots_at, tag,
 };
+use super::tagged::{self, Tagged};
 use super::directory::Segment;
 use super::shape::Shape;
 use crate::key::{Found, Key, Looked};
 use barn_fabric::Words;
-use barn_fabric::region::{AccessError, Ordering, fence};
+use barn_fabric::region::{AccessError, Ordering, Span, fence};
 use barn_heap::HEADER_BYTES;
 use barn_heap::object::Header;
 use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
@@ -82,16 +87,16 @@ pub(super) enum Bucket {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Likely {
     version: u64,
-    /// Where the slot is.
-    at: u64,
+    /// How far the slot is from the header; 0 for no slot.
+    from: u32,
     control: Control,
 }
 
 impl Likely {
-    /// Whether there is such a slot: no slot is where its region begins.
+    /// Whether there is such a slot.
     #[inline]
     pub(super) fn is_somewhere(&self) -> bool {
-        self.at != 0
+        self.from != 0
     }
 }
 
@@ -126,6 +131,12 @@ impl<'a> Place<'a> {
             region: segment.address.region(),
             incarnation: segment.incarnation,
         }
+    }
+
+    /// A bucket whose header is there.
+    #[inline(always)]
+    pub(super) fn at(words: &'a Words, region: RegionId, at: u32, incarnation: u32) -> Self {
+        Self { words, at: u64::from(at), region, incarnation }
     }
 
     /// The bucket after it.
@@ -176,8 +187,8 @@ impl<'a> Place<'a> {
     /// Asks for the slot that probably holds the key; false if none does.
     pub(super) fn prefetch_slot(&self, shape: &Shape, key: Key<'_>) -> bool {
         let likely = match shape.slots <= FEW_SLOTS {
-            true => self.seek::<FEW_WORDS>(shape, key),
-            false => self.seek::<MORE_WORDS>(shape, key),
+            true => self.seek::<FEW_WORDS>(shape, &key),
+            false => self.seek::<MORE_WORDS>(shape, &key),
         };
         matches!(likely, Ok(Some(_)))
     }
@@ -246,24 +257,28 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// All of a bucket.
+    #[inline(always)]
+    fn bucket(&self, shape: &Shape) -> Result<Span<'a>, Shut> {
+        Ok(self.words.span(self.at, shape.object_bytes)?)
+    }
+
     /// Opens a bucket, and asks the CPU for the slot that probably holds the key, which
     /// [`Self::take_likely`] is for, some time later; `None` if there is no such slot.
     #[inline(always)]
     pub(super) fn seek<const WORDS: usize>(
         &self,
         shape: &Shape,
-        key: Key<'_>,
+        key: &Key<'_>,
     ) -> Result<Option<Likely>, Shut> {
-        let words = self.words.load_array(self.at)?;
+        let span = self.bucket(shape)?;
+        let words: [u64; WORDS] = span.first().ok_or(Shut::Nowhere)?;
         let version = self.open(&words)?;
-        let tagged = tagged::<WORDS, HEAD_BYTES>(&words, shape.slots, tag(key.hash));
-        if tagged == 0 {
-            return Ok(None);
-        }
-        let slot = tagged.trailing_zeros();
-        let at = self.slot_at::<HEAD_BYTES>(shape.slots, slot, shape);
-        self.words.prefetch(at, shape.slot_bytes);
-        Ok(Some(Likely { version, at, control: control::<HEAD_BYTES>(&words, slot) }))
+        let tagged = Tagged::in_words::<WORDS, HEAD_BYTES>(&words, shape.slots, tag(key.hash));
+        let Some(slot) = tagged.first() else { return Ok(None) };
+        let likely = likely::<WORDS, HEAD_BYTES>(&words, version, slot, shape.slots, shape);
+        span.prefetch(likely.from, shape.slot_bytes);
+        Ok(Some(likely))
     }
 
     /// Takes what [`Self::seek`] saw; false if the key was not there after all.
@@ -275,7 +290,7 @@ impl<'a> Place<'a> {
         key: &Key<'_>,
         found: &mut Found,
     ) -> Result<bool, Shut> {
-        Ok(matches!(self.take(likely, shape, key, found)?, Taken::Found))
+        Ok(matches!(self.take(&self.bucket(shape)?, likely, shape, key, found)?, Taken::Found))
     }
 
     /// Looks for a key in `slots` slots.
@@ -287,24 +302,23 @@ impl<'a> Place<'a> {
         key: Key<'_>,
         found: &mut Found,
     ) -> Result<Bucket, Shut> {
-        let words = match START {
-            HEAD_BYTES => self.words.load_array(self.at)?,
-            _ => self.block_words::<WORDS, START>(slots)?,
+        let (span, words) = match START {
+            HEAD_BYTES => {
+                let span = self.bucket(shape)?;
+                (span, span.first().ok_or(Shut::Nowhere)?)
+            }
+            _ => self.block::<WORDS>(slots, shape)?,
         };
         let version = self.open(&words)?;
-        let mut tagged = tagged::<WORDS, START>(&words, slots, tag(key.hash));
-        while tagged != 0 {
-            let slot = tagged.trailing_zeros();
-            tagged &= tagged - 1;
-            let at = self.slot_at::<START>(slots, slot, shape);
-            let likely = Likely { version, at, control: control::<START>(&words, slot) };
-            match self.take(likely, shape, &key, found)? {
+        for slot in Tagged::in_words::<WORDS, START>(&words, slots, tag(key.hash)) {
+            let likely = likely::<WORDS, START>(&words, version, slot, slots, shape);
+            match self.take(&span, likely, shape, &key, found)? {
                 Taken::Found => return Ok(Bucket::Found),
                 Taken::Outside(pointer) => return Ok(Bucket::Outside(pointer)),
                 Taken::Other => {}
             }
         }
-        self.still(version)?;
+        still(&span, version)?;
         // An overflow block has neither.
         let (joints, rest) = match START {
             HEAD_BYTES => (words[HEADER_BYTES / WORD_BYTES], words[HEADER_BYTES / WORD_BYTES + 1]),
@@ -317,18 +331,20 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Header and control words of an overflow block. It may be the last thing in its region, so that no
+    /// An overflow block, and its header and control words. It may be the last thing in its region, so that no
     /// more than that is read.
-    fn block_words<const WORDS: usize, const START: usize>(
+    fn block<const WORDS: usize>(
         &self,
         slots: usize,
-    ) -> Result<[u64; WORDS], Shut> {
+        shape: &Shape,
+    ) -> Result<(Span<'a>, [u64; WORDS]), Shut> {
+        let span = self.words.span(self.at, HEADER_BYTES + shape.chain_bytes(slots))?;
         let mut words = [0; WORDS];
-        let all = ((HEADER_BYTES + slots_at(START, slots)) / WORD_BYTES).clamp(1, WORDS);
-        // SYNC: Acquire, as in `load_array`: the version comes first.
-        words[0] = self.words.load_word(self.at, Ordering::Acquire)?;
+        let all = ((HEADER_BYTES + slots_at(0, slots)) / WORD_BYTES).clamp(1, WORDS);
+        // SYNC: Acquire, as in `Span::first`: the version comes first.
+        words[0] = span.word(0, Ordering::Acquire).ok_or(Shut::Nowhere)?;
         self.words.load_words(self.at + WORD_BYTES as u64, &mut words[1..all])?;
-        Ok(words)
+        Ok((span, words))
     }
 
     /// Judges the first words of an object, its header; gives the version.
@@ -344,67 +360,108 @@ impl<'a> Place<'a> {
         Ok(header.word.version())
     }
 
-    /// Whether everything that was read since the object was opened is of that version.
-    #[inline(always)]
-    fn still(&self, version: u64) -> Result<(), Shut> {
-        // SYNC: Acquire, pairs with the Release fence after an object is closed: whoever saw a new byte
-        // sees, when it looks at the version again, that it is closed or newer.
-        fence(Ordering::Acquire);
-        // ORDER: Relaxed: the fence orders it.
-        let after = VersionWord(self.words.load_word(self.at, Ordering::Relaxed)?);
-        match after.version() == version && after.mode() != LockMode::Exclusive {
-            true => Ok(()),
-            false if planted("bucket_not_looked_at_again") => Ok(()),
-            false => Err(Shut::Unsettled),
-        }
-    }
-
-    #[inline(always)]
-    fn slot_at<const START: usize>(&self, slots: usize, slot: u32, shape: &Shape) -> u64 {
-        self.at + (HEADER_BYTES + slots_at(START, slots) + slot as usize * shape.slot_bytes) as u64
-    }
-
     /// Takes a slot's entry if it is the key's and nothing has changed since the object was opened.
     #[inline(always)]
-    fn take(&self, likely: Likely, shape: &Shape, key: &Key<'_>, found: &mut Found) -> Result<Taken, Shut> {
-        let Likely { version, at: from, control } = likely;
+    fn take(
+        &self,
+        span: &Span<'_>,
+        likely: Likely,
+        shape: &Shape,
+        key: &Key<'_>,
+        found: &mut Found,
+    ) -> Result<Taken, Shut> {
+        let Likely { version, from, control } = likely;
+        let (key_bytes, value_bytes) = (key.bytes.len(), control.value_bytes());
+        if !control.is_plain_of(key_bytes) {
+            return self.take_unusual(span, likely, shape, key, found);
+        }
         // Words of two versions may say anything.
-        if control.slot_bytes() > shape.slot_bytes {
-            return Ok(Taken::Other);
-        }
-        if control.is_outside() {
-            return self.take_outside(likely, key.hash);
-        }
-        let key_at = from + control.key_at() as u64;
-        if control.key_bytes() != key.bytes.len() || !self.words.holds(key_at, key.bytes)? {
+        if key_bytes + value_bytes > shape.slot_bytes || !span.holds(from, key.bytes) {
             return Ok(Taken::Other);
         }
         // It mostly is as long as what was there before.
-        if found.value.len() != control.value_bytes() {
-            found.value.resize(control.value_bytes(), 0);
+        if found.value.len() != value_bytes {
+            found.value.resize(value_bytes, 0);
         }
-        self.words.load(key_at + key.bytes.len() as u64, &mut found.value)?;
-        found.expires = match control.has_expiry() {
-            // ORDER: Relaxed: the look at the version below orders it.
-            true => self.words.load_word(from, Ordering::Relaxed)?,
-            false => 0,
-        };
-        self.still(version)?;
+        span.load(from + key_bytes as u32, &mut found.value).ok_or(Shut::Nowhere)?;
+        found.expires = 0;
+        still(span, version)?;
         found.version = entry_version(self.address(), version, control);
         Ok(Taken::Found)
     }
 
+    /// The same of an entry that expires, one that lies outside, or another key's.
     #[inline(never)]
-    fn take_outside(&self, likely: Likely, wanted: u64) -> Result<Taken, Shut> {
-        let mut slot = [0; OUTSIDE_SLOT_BYTES];
-        self.words.load(likely.at, &mut slot)?;
-        match Entry::parse(likely.control, &slot) {
-            Some(Entry::Outside { pointer, hash }) if hash == wanted => {
-                self.still(likely.version)?;
-                Ok(Taken::Outside(pointer))
-            }
-            _ => Ok(Taken::Other),
+    fn take_unusual(
+        &self,
+        span: &Span<'_>,
+        likely: Likely,
+        shape: &Shape,
+        key: &Key<'_>,
+        found: &mut Found,
+    ) -> Result<Taken, Shut> {
+        let Likely { version, from, control } = likely;
+        if control.slot_bytes() > shape.slot_bytes {
+            return Ok(Taken::Other);
         }
+        if control.is_outside() {
+            return take_outside(span, likely, key.hash);
+        }
+        let key_at = from + control.key_at() as u32;
+        if control.key_bytes() != key.bytes.len() || !span.holds(key_at, key.bytes) {
+            return Ok(Taken::Other);
+        }
+        found.value.resize(control.value_bytes(), 0);
+        span.load(key_at + control.key_bytes() as u32, &mut found.value).ok_or(Shut::Nowhere)?;
+        found.expires = match control.has_expiry() {
+            // ORDER: Relaxed: the look at the version below orders it.
+            true => span.word(from, Ordering::Relaxed).ok_or(Shut::Nowhere)?,
+            false => 0,
+        };
+        still(span, version)?;
+        found.version = entry_version(self.address(), version, control);
+        Ok(Taken::Found)
+    }
+}
+
+/// Whether everything that was read since the object was opened is of that version.
+#[inline(always)]
+fn still(span: &Span<'_>, version: u64) -> Result<(), Shut> {
+    // SYNC: Acquire, pairs with the Release fence after an object is closed: whoever saw a new byte
+    // sees, when it looks at the version again, that it is closed or newer.
+    fence(Ordering::Acquire);
+    // ORDER: Relaxed: the fence orders it.
+    let after = VersionWord(span.word(0, Ordering::Relaxed).ok_or(Shut::Nowhere)?);
+    match after.version() == version && after.mode() != LockMode::Exclusive {
+        true => Ok(()),
+        false if planted("bucket_not_looked_at_again") => Ok(()),
+        false => Err(Shut::Unsettled),
+    }
+}
+
+/// A slot, of so many, whose tag is right.
+#[inline(always)]
+fn likely<const WORDS: usize, const START: usize>(
+    words: &[u64; WORDS],
+    version: u64,
+    slot: usize,
+    slots: usize,
+    shape: &Shape,
+) -> Likely {
+    let from = HEADER_BYTES + slots_at(START, slots) + slot * shape.slot_bytes;
+    Likely { version, from: from as u32, control: tagged::control::<WORDS, START>(words, slot) }
+}
+
+#[inline(never)]
+fn take_outside(span: &Span<'_>, likely: Likely, wanted: u64) -> Result<Taken, Shut> {
+    let mut slot = [0; OUTSIDE_SLOT_BYTES];
+    span.load(likely.from, &mut slot).ok_or(Shut::Nowhere)?;
+    match Entry::parse(likely.control, &slot) {
+        Some(Entry::Outside { pointer, hash }) if hash == wanted => {
+            still(span, likely.version)?;
+            Ok(Taken::Outside(pointer))
+        }
+        _ => Ok(Taken::Other),
     }
 }
 
@@ -413,13 +470,4 @@ impl<'a> Place<'a> {
 pub(super) fn control<const START: usize>(words: &[u64], slot: u32) -> Control {
     let at = HEADER_BYTES + START + slot as usize * CONTROL_BYTES;
     Control((words[at / WORD_BYTES] >> (at % WORD_BYTES * 8)) as u32)
-}
-
-/// The slots whose tag is this one, a bit for each.
-#[inline(always)]
-fn tagged<const WORDS: usize, const START: usize>(words: &[u64; WORDS], slots: usize, tag: u8) -> u32 {
-    // Of a fixed number, so that it is no loop; what is too much is no slot.
-    let most = ((WORDS * WORD_BYTES - HEADER_BYTES - START) / CONTROL_BYTES) as u32;
-    let one = |slot| u32::from(control::<START>(words, slot).tag() == tag) << slot;
-    (0..most).fold(0, |all, slot| all | one(slot)) & ((1 << slots) - 1)
 }

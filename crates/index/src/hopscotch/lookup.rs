@@ -25,6 +25,7 @@ use barn_heap::object::read_bytes;
 use barn_heap::{HEADER_BYTES, Seen, inspect};
 use barn_layout::{Address, RegionId, planted};
 use barn_transaction::Pointer;
+use std::cell::Cell;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -447,7 +448,8 @@ impl Roots {
     ) -> Result<(), Unreadable> {
         *reads += keys.len() as u64;
         let closed = Unreadable::Closed;
-        match self.look_many_mapped(|region| memory.mapped(region).ok_or(region), keys, found, looked) {
+        let mapped = |region| memory.mapped(region).ok_or(region);
+        match self.look_many_mapped(mapped, Keys::Hashed(keys), found, looked) {
             Ok(read) => read.map_or(Ok(()), |region| memory.believe(region)),
             Err(Some(region)) => Err(closed(region)),
             Err(None) => Err(Unreadable::Nowhere),
@@ -460,24 +462,103 @@ impl Roots {
     pub(crate) fn look_many_mapped<'m>(
         &self,
         mapped: impl Fn(RegionId) -> Result<&'m Words, RegionId>,
-        keys: &[Key<'_>],
+        keys: Keys<'_>,
         found: &mut [Found],
         looked: &mut [Looked],
     ) -> Result<Option<RegionId>, Option<RegionId>> {
-        let shape = &self.shape;
-        // All of a shard's regions are one node's, so that one of them speaks for all.
-        let mut last: Option<(RegionId, &Words)> = None;
-        let home = |key: &Key<'_>| {
-            let Some(segment) = self.segment(*key) else { return Ok(None) };
-            let region = segment.address.region();
-            let words = match last {
-                Some((known, words)) if known == region => words,
-                _ => mapped(region).map_err(Some)?,
-            };
-            last = Some((region, words));
-            Ok(Some(Place::new(words, segment, shape.home(key.hash, segment.seed), shape)))
+        let many = Many { roots: self, mapped, keys, met: Default::default(), last: Cell::new(None) };
+        group::look(&self.shape, &many, found, looked)?;
+        Ok(many.last.get())
+    }
+}
+
+/// Keys that are looked up together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keys<'a> {
+    /// With their hashes.
+    Hashed(&'a [Key<'a>]),
+    /// Of a table with this seed: each is hashed when its turn comes, while those before it are on their way.
+    Plain(u64, &'a [&'a [u8]]),
+}
+
+/// Regions of one group that are told apart by the last bits of their numbers.
+const MET: usize = 8;
+
+/// The same, and the memory in which they are looked for.
+struct Many<'a, 'm, F> {
+    roots: &'a Roots,
+    mapped: F,
+    keys: Keys<'a>,
+    /// Regions that were met, by the last bits of their numbers.
+    met: [Cell<Option<(RegionId, &'m Words)>>; MET],
+    /// A region that was read. All of a shard's are one node's, so that one of them speaks for all.
+    last: Cell<Option<RegionId>>,
+}
+
+/// A segment's place in the directory, and where in its region the bucket is.
+#[derive(Clone, Copy, Default)]
+struct Spot {
+    place: u32,
+    at: u32,
+}
+
+impl<'m, F: Fn(RegionId) -> Result<&'m Words, RegionId>> group::Sought<'m> for Many<'_, 'm, F> {
+    type Aim = Spot;
+    type Error = Option<RegionId>;
+
+    #[inline(always)]
+    fn key(&self, at: usize) -> Key<'_> {
+        match self.keys {
+            Keys::Hashed(keys) => keys[at],
+            Keys::Plain(seed, keys) => Key::new(seed, keys[at]),
+        }
+    }
+
+    #[inline(always)]
+    fn aim(&self, key: &Key<'_>) -> Spot {
+        let Roots { shape, directory, near } = self.roots;
+        let place = directory.place(key.hash);
+        let segment = &directory.places()[place];
+        let at = segment.offset(shape.home(key.hash, segment.seed), shape) as u32;
+        let address = Address::new(segment.address.region(), at);
+        if !near.prefetch_head(address) && segment.address.to_bits() != 0 {
+            self.learn(address);
+        }
+        Spot { place: place as u32, at }
+    }
+
+    #[inline(always)]
+    fn place(&self, Spot { place, at }: Spot) -> Result<Option<Place<'m>>, Option<RegionId>> {
+        let segment = &self.roots.directory.places()[place as usize];
+        if segment.address.to_bits() == 0 {
+            return Ok(None);
+        }
+        let region = segment.address.region();
+        self.last.set(Some(region));
+        let met = &self.met[region.0 as usize % MET];
+        let words = match met.get() {
+            Some((known, words)) if known == region => words,
+            _ => {
+                let words = (self.mapped)(region).map_err(Some)?;
+                met.set(Some((region, words)));
+                words
+            }
         };
-        group::look(shape, home, None, keys, found, looked)?;
-        Ok(last.map(|(region, _)| region))
+        Ok(Some(Place::at(words, region, at, segment.incarnation)))
+    }
+
+    fn nowhere(&self) -> Option<RegionId> {
+        None
+    }
+}
+
+impl<'m, F: Fn(RegionId) -> Result<&'m Words, RegionId>> Many<'_, 'm, F> {
+    /// Fetches a bucket of which it is not known where it is mapped, and takes note of that.
+    #[cold]
+    fn learn(&self, address: Address) {
+        if let Ok(words) = (self.mapped)(address.region()) {
+            words.prefetch(u64::from(address.offset()), 1);
+            self.roots.near.learn(address, words);
+        }
     }
 }

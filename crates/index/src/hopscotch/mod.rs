@@ -23,12 +23,13 @@ mod owner;
 mod rebuild;
 mod reopen;
 mod shape;
+mod tagged;
 #[cfg(test)]
 mod tests;
 mod transaction;
 
 pub use figures::{Figures, figures};
-pub(crate) use lookup::Aim;
+pub(crate) use lookup::{Aim, Keys};
 pub use lookup::Roots;
 pub use owner::Owner;
 pub(crate) use transaction::NotDone;

@@ -21,6 +21,8 @@ pub(super) struct Shape {
     pub(super) inline_bytes: usize,
     /// Bytes of a bucket's body.
     pub(super) bucket_bytes: usize,
+    /// Bytes of a bucket with its header.
+    pub(super) object_bytes: usize,
     /// How far one bucket is from the next.
     pub(super) stride: usize,
     /// Buckets of a segment that are somebody's home; one more follows, for what its neighbour
@@ -45,6 +47,7 @@ impl Shape {
             slot_bytes,
             inline_bytes: options.inline_bytes as usize,
             bucket_bytes,
+            object_bytes: HEADER_BYTES + bucket_bytes,
             stride: size.slot_bytes,
             homes: buckets - 1,
             purpose: options.purpose(),
@@ -81,6 +84,6 @@ impl Shape {
     /// Bytes from the start of one bucket to the end of the next: what one READ of a neighbourhood
     /// brings.
     pub(super) fn pair_bytes(&self) -> usize {
-        self.stride + (HEADER_BYTES + self.bucket_bytes).next_multiple_of(8)
+        self.stride + self.object_bytes.next_multiple_of(8)
     }
 }

@@ -70,7 +70,7 @@ fn opened<'a>(world: &'a World, roots: &Roots, key: Key<'_>) -> (Place<'a>, Like
     let home = Place::new(&world.memory.0[0].1, segment, home, roots.shape());
     [home, home.next(roots.shape())]
         .into_iter()
-        .find_map(|place| Some((place, place.seek::<FEW_WORDS>(roots.shape(), key).ok()??)))
+        .find_map(|place| Some((place, place.seek::<FEW_WORDS>(roots.shape(), &key).ok()??)))
         .expect("the key is in one of the two")
 }
 
