@@ -250,7 +250,8 @@ impl Table {
             _ if !known.serves(glance.session()) => None,
             Roots::Hopscotch(roots) => {
                 let mapped = |region| glance.mapped(region).ok_or(region);
-                let read = roots.look_many_mapped(mapped, hopscotch::Keys::Plain(seed, keys), found, looked).ok()?;
+                let read =
+                    roots.look_many_mapped(mapped, hopscotch::Keys::Plain(seed, keys), found, looked).ok()?;
                 read.is_none_or(|region| glance.is_believed(region)).then_some(keys.len() as u64)
             }
             roots => {

@@ -14,9 +14,9 @@ use super::bucket::{
     self, CHAIN_SLOTS_MAX, CONTROL_BYTES, Chain, Control, Entry, HEAD_BYTES, OUTSIDE_SLOT_BYTES,
     entry_version, slots_at, tag,
 };
-use super::tagged::{self, Tagged};
 use super::directory::Segment;
 use super::shape::Shape;
+use super::tagged::{self, Tagged};
 use crate::key::{Found, Key, Looked};
 use barn_fabric::Words;
 use barn_fabric::region::{AccessError, Ordering, Span, fence};

@@ -29,8 +29,8 @@ mod tests;
 mod transaction;
 
 pub use figures::{Figures, figures};
-pub(crate) use lookup::{Aim, Keys};
 pub use lookup::Roots;
+pub(crate) use lookup::{Aim, Keys};
 pub use owner::Owner;
 pub(crate) use transaction::NotDone;
 

@@ -29,6 +29,8 @@ pub(crate) struct Table {
     pub(crate) cluster: u64,
     pub(crate) nodes: Vec<Arc<NodeLink>>,
     regions: ByRegion<Arc<RegionLink>>,
+    /// The lowest of their numbers, and whether READs of that one are loads.
+    lowest: Option<(RegionId, bool)>,
 }
 
 /// A region that can be read.
@@ -71,7 +73,7 @@ impl NodeLink {
 
 impl Table {
     pub(crate) fn new(session: u64, cluster: u64) -> Self {
-        Self { session, cluster, nodes: Vec::new(), regions: ByRegion::default() }
+        Self { session, cluster, nodes: Vec::new(), regions: ByRegion::default(), lowest: None }
     }
 
     #[inline]
@@ -82,7 +84,7 @@ impl Table {
     /// Whether READs are loads.
     #[inline]
     pub(crate) fn regions_are_mapped(&self) -> bool {
-        self.regions.any().is_some_and(|link| link.remote.mapped().is_some())
+        matches!(self.lowest, Some((_, true)))
     }
 
     /// A node's place in the table.
@@ -110,10 +112,14 @@ impl Table {
     fn clone_with(&self, node: Option<Arc<NodeLink>>, region: Option<(RegionId, Arc<RegionLink>)>) -> Self {
         let (mut nodes, mut regions) = (self.nodes.clone(), self.regions.clone());
         nodes.extend(node);
+        let mut lowest = self.lowest;
         if let Some((id, link)) = region {
+            if lowest.is_none_or(|(lowest, _)| id < lowest) {
+                lowest = Some((id, link.remote.mapped().is_some()));
+            }
             regions.insert(id, link);
         }
-        Self { session: self.session, cluster: self.cluster, nodes, regions }
+        Self { session: self.session, cluster: self.cluster, nodes, regions, lowest }
     }
 }
 
