@@ -378,6 +378,16 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: "what_changed_since_it_was_opened_is_not_taken",
     },
     Plant {
+        name: "tag_past_the_last_slot",
+        gate: unit("barn-index", "hopscotch::tagged"),
+        fails: "the_slots_with_a_tag_are_found_and_no_others",
+    },
+    Plant {
+        name: "long_key_for_a_time",
+        gate: unit("barn-index", "hopscotch::bucket"),
+        fails: "an_entry_is_plain_of_a_key_of_its_length_alone",
+    },
+    Plant {
         name: "cuckoo_unverified",
         gate: unit("barn-index", "cuckoo::tests::plants"),
         fails: "an_extent_that_is_not_what_its_entry_says_is_not_taken",

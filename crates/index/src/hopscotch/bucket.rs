@@ -14,7 +14,7 @@
 
 use super::shape::Shape;
 use crate::hash::{hash, remix};
-use barn_layout::Address;
+use barn_layout::{Address, planted};
 use barn_transaction::Pointer;
 
 /// Bytes of a bucket before its control words.
@@ -78,7 +78,8 @@ impl Control {
     #[inline(always)]
     pub(super) fn is_plain_of(self, key_bytes: usize) -> bool {
         // A longer key would be taken for a shorter one and a time.
-        key_bytes <= INLINE_KEY_MAX && (self.0 >> 8 & 255) as usize == key_bytes && !self.is_outside()
+        let fits = key_bytes <= INLINE_KEY_MAX || planted("long_key_for_a_time");
+        fits && (self.0 >> 8 & 255) as usize == key_bytes && !self.is_outside()
     }
 
     #[inline]
@@ -368,4 +369,24 @@ pub(super) fn outside(tag: u8, pointer: Pointer, hash: u64) -> (Control, [u8; OU
     entry[12..16].copy_from_slice(&pointer.incarnation.to_le_bytes());
     entry[16..].copy_from_slice(&hash.to_le_bytes());
     (Control::new(tag, KEY_OUTSIDE, false, VALUE_OUTSIDE, 0), entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_plain_of_a_key_of_its_length_alone() {
+        for stored in 0..=KEY_OUTSIDE {
+            for (expires, value) in [(false, 0), (false, 32), (false, VALUE_OUTSIDE), (true, 0), (true, 254)]
+            {
+                let control = Control::new(7, stored, expires, value, 9);
+                for wanted in 0..600 {
+                    let plain = !expires && value != VALUE_OUTSIDE && wanted <= INLINE_KEY_MAX;
+                    let is = plain && usize::from(stored) == wanted;
+                    assert_eq!(control.is_plain_of(wanted), is, "{stored} {expires} {value}: {wanted}");
+                }
+            }
+        }
+    }
 }

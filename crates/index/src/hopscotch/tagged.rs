@@ -6,6 +6,7 @@
 use super::bucket::{CONTROL_BYTES, Control};
 use barn_heap::HEADER_BYTES;
 use barn_layout::limits::WORD_BYTES;
+use barn_layout::planted;
 
 /// Where a control word's tag is, in each half of a word.
 const TAGS: u64 = 0xff | 0xff << 32;
@@ -60,6 +61,7 @@ impl Tagged {
             let left = (pair::<WORDS, START>(words, at) ^ wanted) & TAGS;
             differ |= ((left + TAGS) & (ONES << FIRST_BIT)) << at;
         }
+        let slots = if planted("tag_past_the_last_slot") { Self::pairs::<WORDS, START>() * 2 } else { slots };
         Self(!differ & Self::all(slots))
     }
 
