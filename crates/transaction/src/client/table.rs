@@ -2,7 +2,6 @@
 //! so that a transaction looks things up without a lock.
 
 use super::activity::Epochs;
-use super::by_region::ByRegion;
 use super::{Inner, lock};
 use crate::client::backoff::pause;
 use crate::error::{Broken, ClientError, unreachable};
@@ -28,9 +27,8 @@ pub(crate) struct Table {
     /// Which cluster the session is at; 0 for whichever the directory describes.
     pub(crate) cluster: u64,
     pub(crate) nodes: Vec<Arc<NodeLink>>,
-    regions: ByRegion<Arc<RegionLink>>,
-    /// The lowest of their numbers, and whether READs of that one are loads.
-    lowest: Option<(RegionId, bool)>,
+    /// In order of their numbers.
+    regions: Vec<(RegionId, Arc<RegionLink>)>,
 }
 
 /// A region that can be read.
@@ -73,18 +71,25 @@ impl NodeLink {
 
 impl Table {
     pub(crate) fn new(session: u64, cluster: u64) -> Self {
-        Self { session, cluster, nodes: Vec::new(), regions: ByRegion::default(), lowest: None }
+        Self { session, cluster, nodes: Vec::new(), regions: Vec::new() }
     }
 
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<&Arc<RegionLink>> {
-        self.regions.get(region)
+        // Most sessions read a region or two.
+        if let Some((known, link)) = self.regions.first()
+            && *known == region
+        {
+            return Some(link);
+        }
+        let at = self.regions.binary_search_by_key(&region, |(known, _)| *known).ok()?;
+        Some(&self.regions[at].1)
     }
 
     /// Whether READs are loads.
     #[inline]
     pub(crate) fn regions_are_mapped(&self) -> bool {
-        matches!(self.lowest, Some((_, true)))
+        self.regions.first().is_some_and(|(_, link)| link.remote.mapped().is_some())
     }
 
     /// A node's place in the table.
@@ -112,14 +117,12 @@ impl Table {
     fn clone_with(&self, node: Option<Arc<NodeLink>>, region: Option<(RegionId, Arc<RegionLink>)>) -> Self {
         let (mut nodes, mut regions) = (self.nodes.clone(), self.regions.clone());
         nodes.extend(node);
-        let mut lowest = self.lowest;
-        if let Some((id, link)) = region {
-            if lowest.is_none_or(|(lowest, _)| id < lowest) {
-                lowest = Some((id, link.remote.mapped().is_some()));
-            }
-            regions.insert(id, link);
+        if let Some((id, link)) = region
+            && let Err(at) = regions.binary_search_by_key(&id, |(known, _)| *known)
+        {
+            regions.insert(at, (id, link));
         }
-        Self { session: self.session, cluster: self.cluster, nodes, regions, lowest }
+        Self { session: self.session, cluster: self.cluster, nodes, regions }
     }
 }
 
