@@ -17,7 +17,7 @@ shared_struct! {
         0 => pub version: U64,
         /// How often this place has been freed.
         8 => pub incarnation: U32,
-        /// The object's length, and [`ALLOCATED`].
+        /// The object's length, and [`ALLOCATED`]; or [`COMING`].
         12 => pub length: U32,
         /// CRC64 of address, version, incarnation, length and the bytes.
         16 => pub checksum: U64,
@@ -26,6 +26,10 @@ shared_struct! {
 
 /// The bit of `length` that says that the place holds an object.
 pub const ALLOCATED: u32 = 1 << 31;
+
+/// The bit of `length` that says that it is decided that the place will hold an object of this incarnation: whoever
+/// has its pointer waits. In the incarnation's word, so that no READ brings the one without the other.
+pub const COMING: u32 = 1 << 30;
 
 /// How an object is locked: the two lowest bits of its version word, as in FaRM section 3.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,10 +39,21 @@ const TREE_MODEL: &str = "a_tree_holds_what_an_ordered_map_would";
 const TREE_CLIENT: &str = "a_client_that_remembers_needs_one_read_and_notices_what_it_has_missed";
 const TREE_VERSIONS: &str = "a_version_does_not_come_back_though_its_key_was_deleted";
 const SPACE_TURNS: &str = "what_is_said_of_an_earlier_lease_does_nothing_to_the_one_that_has_begun";
+const WAITED_FOR: &str = "an_object_that_is_being_made_is_waited_for";
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
+    Plant {
+        name: "created_unannounced",
+        gate: Gate {
+            package: "barn",
+            target: Target::Test("real_histories"),
+            filter: WAITED_FOR,
+            loom: false,
+        },
+        fails: WAITED_FOR,
+    },
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
     Plant {
         name: "looked_up_before",

@@ -155,6 +155,18 @@ impl Heap {
         Ok(())
     }
 
+    /// Says that it is decided that a reserved place will hold an object. Whoever has its pointer waits from here on, as
+    /// for an object that is closed, instead of being told that nothing is there; until [`Self::create`] or
+    /// [`Self::release`].
+    pub fn announce(&mut self, address: Address) -> Result<(), ObjectError> {
+        let slot = self.locate(address)?;
+        let header = self.header_at(slot)?;
+        if header.allocated || self.runs[slot.run].free.is_free(slot.index) {
+            return Err(ObjectError::NotReserved);
+        }
+        Ok(publish::announce(&self.regions[slot.region].words, slot.offset, header.incarnation, true)?)
+    }
+
     /// Unlocks an object that has not been changed.
     pub fn unlock(&mut self, address: Address) -> Result<(), ObjectError> {
         let (slot, header) = self.locked(address)?;

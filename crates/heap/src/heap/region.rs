@@ -206,7 +206,7 @@ impl Region {
         let mut words = [0; 2];
         self.words.load_words(offset as u64, &mut words)?;
         let header = Header::from_words(words[0], words[1]);
-        if header.allocated || header.word.mode() != LockMode::Free {
+        if header.allocated || header.coming || header.word.mode() != LockMode::Free {
             let version = floor.version.max(header.word.version() + 1);
             publish::vacate(&self.words, offset as u64, version, floor.incarnation)?;
             return Ok((floor.incarnation, true));

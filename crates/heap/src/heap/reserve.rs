@@ -159,8 +159,12 @@ impl Heap {
     /// Gives back a reservation that came to nothing.
     pub fn release(&mut self, address: Address) -> Result<(), ObjectError> {
         let slot = self.locate(address)?;
-        if self.header_at(slot)?.allocated || self.runs[slot.run].free.is_free(slot.index) {
+        let header = self.header_at(slot)?;
+        if header.allocated || self.runs[slot.run].free.is_free(slot.index) {
             return Err(ObjectError::NotReserved);
+        }
+        if header.coming {
+            publish::announce(&self.regions[slot.region].words, slot.offset, header.incarnation, false)?;
         }
         let Run { size, purpose, .. } = self.runs[slot.run];
         let usage = self.purpose_usage(purpose);

@@ -124,8 +124,8 @@ fn scan_slot(region: &Region, found: &mut Found, slot: usize) -> Result<(), Heap
     let header = Header::from_words(words[0], words[1]);
     if !header.allocated {
         let mut version = header.word.version();
-        if header.word.mode() != LockMode::Free {
-            // Created or freed by halves: there is no object, and nobody has seen one.
+        if header.coming || header.word.mode() != LockMode::Free {
+            // Created or freed by halves, or never: there is no object, and nobody has seen one.
             version += 1;
             publish::vacate(&region.words, offset as u64, version, header.incarnation)?;
         }

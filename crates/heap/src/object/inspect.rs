@@ -23,7 +23,7 @@ pub enum Confirmation {
 pub enum Seen {
     /// One version of the object, whole: its bytes are those after the header.
     Whole(View),
-    /// It is being changed: read again.
+    /// It is being changed, or about to be there: read again.
     Locked,
     /// Words of different versions: read again.
     Torn,
@@ -60,7 +60,7 @@ pub fn inspect(address: Address, incarnation: Option<u32>, bytes: &[u8], confirm
     let header = Header::from_words(raw.version.get(), meta);
     // One word, so true of some moment of the READ whatever became of the others.
     if !header.allocated || is_other(incarnation, header.incarnation) {
-        return Seen::Freed;
+        return vacant(&header, incarnation);
     }
     if header.word.mode() == LockMode::Exclusive {
         return Seen::Locked;
@@ -88,6 +88,15 @@ pub fn inspect(address: Address, incarnation: Option<u32>, bytes: &[u8], confirm
         bytes: header.bytes,
         prepared: header.word.mode() == LockMode::Prepared,
     })
+}
+
+/// What a place says that has no object of this incarnation.
+#[cold]
+fn vacant(header: &Header, incarnation: Option<u32>) -> Seen {
+    match header.coming && !is_other(incarnation, header.incarnation) {
+        true => Seen::Locked,
+        false => Seen::Freed,
+    }
 }
 
 #[inline]

@@ -21,7 +21,7 @@ pub use inspect::{Confirmation, Seen, View, inspect, read_bytes};
 use crate::error::ObjectError;
 #[cfg(not(loom))]
 use barn_layout::object::LockMode;
-use barn_layout::object::{ALLOCATED, ObjectHeader, VersionWord};
+use barn_layout::object::{ALLOCATED, COMING, ObjectHeader, VersionWord};
 
 /// Bytes before an object's own.
 pub const HEADER_BYTES: usize = ObjectHeader::BYTES;
@@ -40,6 +40,8 @@ pub struct Header {
     pub bytes: usize,
     /// Whether there is an object.
     pub allocated: bool,
+    /// Whether there is none yet, and one is decided.
+    pub coming: bool,
 }
 
 impl Header {
@@ -50,8 +52,9 @@ impl Header {
         Self {
             word: VersionWord(version),
             incarnation: meta as u32,
-            bytes: (length & !ALLOCATED) as usize,
+            bytes: (length & !(ALLOCATED | COMING)) as usize,
             allocated: length & ALLOCATED != 0,
+            coming: length & (ALLOCATED | COMING) == COMING,
         }
     }
 
@@ -84,4 +87,10 @@ pub(crate) const fn meta_vacant(incarnation: u32) -> u64 {
     incarnation as u64
 }
 
-const _: () = assert!(OBJECT_BYTES_MAX < ALLOCATED as usize);
+/// The header's second word, for a place that will hold one.
+#[inline]
+pub(crate) const fn meta_coming(incarnation: u32) -> u64 {
+    incarnation as u64 | (COMING as u64) << 32
+}
+
+const _: () = assert!(OBJECT_BYTES_MAX < COMING as usize);

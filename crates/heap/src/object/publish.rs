@@ -4,7 +4,9 @@
 //! all have. Of the others the second goes last: if the owner dies in between, a place that says it
 //! holds an object has all of its bytes, or is locked with an object that was there before.
 
-use super::{HEADER_BYTES, PREFIX_BYTES, checksum, checksum_behind, meta_allocated, meta_vacant};
+use super::{
+    HEADER_BYTES, PREFIX_BYTES, checksum, checksum_behind, meta_allocated, meta_coming, meta_vacant,
+};
 use barn_fabric::region::{AccessError, Ordering, Words, fence};
 use barn_layout::limits::WORD_BYTES;
 use barn_layout::object::{LockMode, VersionWord};
@@ -107,6 +109,14 @@ pub(crate) fn vacate(words: &Words, at: u64, version: u64, incarnation: u32) -> 
     close(words, at, version.wrapping_sub(1))?;
     words.store_word(at + META_AT, meta_vacant(incarnation), Ordering::Relaxed)?;
     open(words, at, version)
+}
+
+/// Makes a vacant place say whether an object is coming there.
+pub(crate) fn announce(words: &Words, at: u64, incarnation: u32, coming: bool) -> Result<(), AccessError> {
+    let meta = if coming { meta_coming(incarnation) } else { meta_vacant(incarnation) };
+    // SYNC: Release, pairs with the Acquire that comes before whoever has the pointer reads here: it was handed over
+    // after this.
+    words.store_word(at + META_AT, meta, Ordering::Release)
 }
 
 /// Before the first word changes.

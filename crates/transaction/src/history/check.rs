@@ -1,5 +1,6 @@
 //! The verdict: builds the tables, chooses who happened, looks for an order, and tells why there is none.
 
+use super::absent;
 use super::cycle::Left;
 use super::happened::{choose, see_final_states};
 use super::order::Order;
@@ -32,6 +33,7 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     if let Some(malformed) = &history.malformed {
         return Err(malformed.clone());
     }
+    absent::none_was_there(history)?;
     // Choices among those of unknown outcome that led to a cycle, and the story of the first.
     let mut refuted: Vec<Vec<u32>> = Vec::new();
     let mut first = None;

@@ -17,10 +17,12 @@
 //! What always holds:
 //! - a transaction whose outcome its client never learned happened exactly if somebody saw, or built
 //!   upon, a version of it. Where several such claim one version, all choices are tried;
+//! - an object that was known to be there and that nobody freed is found by all who look ([`absent`]);
 //! - reads of transactions that did not happen are evidence of what was installed (an object is only
 //!   ever read whole and committed), but need not fit together;
 //! - one who is never told the end of his transaction has it end never.
 
+mod absent;
 mod check;
 mod cycle;
 mod happened;

@@ -41,6 +41,15 @@ pub(super) struct Change {
     pub(super) kind: WriteKind,
 }
 
+/// Somebody was told that an object is not there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Absence {
+    pub(super) object: u32,
+    pub(super) by: TransactionName,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
 /// What is known of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Object {
@@ -64,6 +73,7 @@ pub struct History {
     pub(super) reads: Vec<Seen>,
     pub(super) writes: Vec<Change>,
     pub(super) objects: Vec<Object>,
+    pub(super) absences: Vec<Absence>,
     names: HashMap<ObjectKey, u32, BuildHasherDefault<Mix>>,
     /// Whatever no checker can make sense of: the first one.
     pub(super) malformed: Option<Violation>,
@@ -113,6 +123,12 @@ impl History {
         });
     }
 
+    /// Adds that somebody was told, between `start` and `end`, that an object is not there.
+    pub fn absent(&mut self, by: TransactionName, (start, end): (u64, u64), object: ObjectKey) {
+        let object = self.object(object);
+        self.absences.push(Absence { object, by, start, end });
+    }
+
     /// Adds all of another history, such as another client's.
     pub fn merge(&mut self, other: History) {
         if self.too_large() || other.len() >= LENGTH_MAX {
@@ -122,6 +138,8 @@ impl History {
         let (reads, writes) = (self.reads.len() as u32, self.writes.len() as u32);
         self.reads.extend(other.reads.iter().map(|r| Seen { object: renamed[r.object as usize], ..*r }));
         self.writes.extend(other.writes.iter().map(|w| Change { object: renamed[w.object as usize], ..*w }));
+        let absences = other.absences.iter();
+        self.absences.extend(absences.map(|a| Absence { object: renamed[a.object as usize], ..*a }));
         self.transactions.extend(other.transactions.iter().map(|t| Transaction {
             reads_end: t.reads_end + reads,
             writes_end: t.writes_end + writes,

@@ -138,6 +138,16 @@ pub enum Violation {
         /// What was found instead.
         found: Option<u64>,
     },
+    /// Somebody was told that an object is not there that somebody knew to be there, and that nobody can have freed
+    /// by then.
+    NotFound {
+        /// Who was told so.
+        witness: TransactionName,
+        /// Which object.
+        object: ObjectKey,
+        /// Who had made it, or seen it.
+        known_by: TransactionName,
+    },
     /// No order of the transactions explains what they saw.
     Cycle(Cycle),
     /// Too many transactions of unknown outcome claim the same versions: not all choices were tried.
@@ -245,6 +255,13 @@ impl fmt::Display for Violation {
                     Some(found) => write!(f, " is gone: v{found} was found in the end"),
                     None => write!(f, " is gone: nothing was found in the end"),
                 }
+            }
+            Self::NotFound { witness, object, known_by } => {
+                write!(
+                    f,
+                    "not found: {witness} was told that {object} is not there, of which {known_by} knew "
+                )?;
+                write!(f, "before, and which nobody had freed")
             }
             Self::Cycle(cycle) => cycle.fmt(f),
             Self::Undecided { versions } => {

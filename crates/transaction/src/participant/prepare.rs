@@ -202,13 +202,17 @@ impl Participant {
     }
 
     /// Lets nobody read the objects any more. All of them, before any is changed: a reader of
-    /// several must never see one that has changed beside one that is about to.
+    /// several must never see one that has changed beside one that is about to, nor follow a pointer to one that is
+    /// not there yet.
     pub(super) fn close(&mut self, writes: Writes<'_>) {
         for (entry, _) in writes.each() {
-            if Change::from_bits(entry.change.get()) != Some(Change::Create) {
-                // It is locked, so it closes.
-                let _ = self.heap.close(Address::from_bits(entry.address.get()));
-            }
+            let address = Address::from_bits(entry.address.get());
+            // It is locked, so it closes; or reserved, so it can be announced.
+            let _ = match Change::from_bits(entry.change.get()) {
+                Some(Change::Create) if planted("created_unannounced") => Ok(()),
+                Some(Change::Create) => self.heap.announce(address),
+                _ => self.heap.close(address),
+            };
         }
     }
 

@@ -192,10 +192,13 @@ impl Local<'_> {
         Ok(())
     }
 
-    /// Carries the writes out: every object closed before the first is changed.
+    /// Carries the writes out: every object closed, or announced, before the first is changed.
     fn commit(self) -> Result<(), ObjectError> {
-        let changed = |change: &LocalChange| !matches!(change, LocalChange::Create(_));
-        for (pointer, _) in self.writes.iter().filter(|(_, change)| changed(change)) {
+        for (pointer, change) in &self.writes {
+            if let LocalChange::Create(_) = change {
+                self.heap.announce(pointer.address)?;
+                continue;
+            }
             let header = self.heap.header(pointer.address)?;
             self.heap.lock(pointer.address, header.word.version(), pointer.incarnation)?;
             self.heap.close(pointer.address)?;

@@ -2,7 +2,7 @@
 
 use crate::client::Touched;
 use crate::error::CommitError;
-use crate::history::{History, ObjectKey, Outcome, Record, Write, WriteKind};
+use crate::history::{History, ObjectKey, Outcome, Record, TransactionName, Write, WriteKind};
 use crate::id::Pointer;
 use barn_layout::transaction::Change;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +82,11 @@ impl Recorder {
             writes: Vec::new(),
         };
         self.lock().history.push(record);
+    }
+
+    /// A lock-free read that was told that the object is not there.
+    pub fn absent(&self, client: u32, number: u64, span: (u64, u64), pointer: Pointer) {
+        self.lock().history.absent(TransactionName { client, number }, span, key(pointer));
     }
 
     /// Bytes were read that nobody wrote together.

@@ -43,6 +43,8 @@ pub struct Worker {
     count: u64,
     /// Pointers to children, some of them gone.
     known: Vec<Pointer>,
+    /// Pointers to children that never came to be, as far as this worker was told.
+    in_vain: Vec<Pointer>,
 }
 
 impl fmt::Debug for Worker {
@@ -79,7 +81,18 @@ impl Worker {
     /// A worker that has done nothing yet.
     pub fn new(number: u32, client: Client, recorder: Recorder, roots: Vec<Pointer>, random: Seeded) -> Self {
         let clock = client.inner.environment.clock.clone();
-        Self { number, client, recorder, roots, random, hot_one_in: 2, clock, count: 0, known: Vec::new() }
+        Self {
+            number,
+            client,
+            recorder,
+            roots,
+            random,
+            hot_one_in: 2,
+            clock,
+            count: 0,
+            known: Vec::new(),
+            in_vain: Vec::new(),
+        }
     }
 
     /// The same, by a clock that is shared with others.
@@ -196,15 +209,28 @@ impl Worker {
     }
 
     async fn read_one(&mut self) -> Result<(), CommitError> {
-        let start = self.now();
+        if let Some(pointer) = self.in_vain.pop() {
+            // Whatever it gives: another object may be there, of another length.
+            if let Ok(object) = self.client.read(pointer).await {
+                self.look(&object);
+            }
+        }
         let pointer = match self.known.len() {
             0 => self.root(),
             _ if self.random.below(2) == 0 => self.root(),
             known => self.known[self.random.below(known as u64) as usize],
         };
-        let object = self.client.read(pointer).await?;
-        self.look(&object);
+        let start = self.now();
+        let read = self.client.read(pointer).await;
         self.count += 1;
+        let object = match read {
+            Err(ClientError::Freed { .. }) => {
+                self.recorder.absent(self.number, self.count, (start, self.now()), pointer);
+                return Ok(());
+            }
+            read => read?,
+        };
+        self.look(&object);
         self.recorder.read(self.number, self.count, (start, self.now()), pointer, object.version);
         Ok(())
     }
@@ -270,8 +296,11 @@ impl Worker {
             }
         };
         transaction.write(root, &body(root.bytes as usize, child, stamp)).await?;
-        self.known.extend(child);
-        self.commit(start, transaction).await
+        let done = self.commit(start, transaction).await;
+        // Whoever was told that it is there finds it.
+        if done.is_ok() { &mut self.known } else { &mut self.in_vain }.extend(child);
+        self.in_vain.truncate(16);
+        done
     }
 
     /// Reads a root and its child, and changes the child: what was freed must not come back.

@@ -10,7 +10,7 @@ mod reuse;
 
 use super::*;
 use crate::error::AllocError;
-use crate::object::HEADER_BYTES;
+use crate::object::{Confirmation, HEADER_BYTES, Seen, inspect};
 use crate::size_class::Size;
 use barn_fabric::region::Ordering;
 use barn_layout::object::{LockMode, VersionWord};
@@ -75,6 +75,52 @@ fn an_object_lives_and_dies() {
     assert_eq!(heap.read(one.address, &mut body), Err(ObjectError::Freed));
     let two = create(&mut heap, b"again", None).unwrap();
     assert_eq!((two.address, two.incarnation), (one.address, one.incarnation + 1));
+}
+
+/// Given a place that will hold an object, expect that whoever has its pointer waits, and nobody else; until it is
+/// there, or is given back, or its owner starts again.
+#[test]
+fn an_object_that_was_announced_is_waited_for() {
+    let words = Words::private(4 << 20);
+    let mut heap = Heap::new(HeapOptions { budget_bytes: u64::MAX });
+    heap.add_region(RegionId(1), words.clone()).unwrap();
+    let seen = |place: Reserved, incarnation| {
+        let mut bytes = [0; HEADER_BYTES + 8];
+        words.load(u64::from(place.address.offset()), &mut bytes).unwrap();
+        inspect(place.address, incarnation, &bytes, Confirmation::Unordered)
+    };
+    let worn = create(&mut heap, b"it was", None).unwrap();
+    free(&mut heap, worn);
+    let place = heap.reserve(8, None, Purpose::Objects).unwrap();
+    assert_eq!(seen(place, Some(1)), Seen::Freed);
+    heap.announce(place.address).unwrap();
+    heap.announce(place.address).unwrap();
+    assert_eq!(
+        [Some(0), Some(1), Some(2), None].map(|incarnation| seen(place, incarnation)),
+        [Seen::Freed, Seen::Locked, Seen::Freed, Seen::Locked]
+    );
+    let header = heap.header(place.address).unwrap();
+    assert_eq!((header.bytes, header.allocated, header.coming, header.incarnation), (0, false, true, 1));
+    assert_eq!(heap.lock(place.address, header.word.version(), 1), Err(ObjectError::Freed));
+    heap.release(place.address).unwrap();
+    assert_eq!(seen(place, Some(1)), Seen::Freed);
+    assert_eq!(heap.announce(place.address), Err(ObjectError::NotReserved));
+
+    let again = heap.reserve(8, None, Purpose::Objects).unwrap();
+    assert_eq!(again, place);
+    heap.announce(again.address).unwrap();
+    heap.create(again.address, b"is there").unwrap();
+    assert!(matches!(seen(again, Some(1)), Seen::Whole(view) if view.bytes == 8));
+    assert_eq!(heap.announce(again.address), Err(ObjectError::NotReserved));
+    assert_exact(&heap);
+
+    let never = heap.reserve(8, None, Purpose::Objects).unwrap();
+    heap.announce(never.address).unwrap();
+    let mut heap = Heap::new(HeapOptions { budget_bytes: u64::MAX });
+    let scan = heap.add_region(RegionId(1), words.clone()).unwrap();
+    assert_eq!((scan.objects, scan.interrupted.len()), (1, 0));
+    assert_eq!(seen(never, Some(never.incarnation)), Seen::Freed);
+    assert_eq!(heap.release(never.address), Err(ObjectError::NotReserved), "free again");
 }
 
 #[test]

@@ -205,6 +205,30 @@ fn lost_acknowledged_write() {
 }
 
 #[test]
+fn objects_that_are_there_are_found() {
+    let made = || Story::new().committed(0..9, &[], &[create(9, 1)]);
+    let says =
+        "not found: 1.0 was told that 0x9 is not there, of which 0.0 knew before, and which nobody had freed";
+    assert_eq!(made().absent(10..12, 9).says(), says);
+    // He may have asked before it was made, or been told after it was freed.
+    assert!(made().absent(9..12, 9).check().is_ok() && made().absent(2..4, 9).check().is_ok());
+    let freed = |start| made().committed(start..30, &[], &[free(9, 1)]).absent(10..12, 9);
+    assert!(freed(12).check().is_ok() && freed(5).check().is_ok());
+    assert!(freed(13).says().starts_with("not found: 2.0"));
+    // Whoever has not said what became of freeing it may have freed it; one that was refused has not.
+    assert!(made().unknown(3, &[], &[free(9, 1)]).absent(10..12, 9).check().is_ok());
+    assert!(made().aborted(3..5, &[], &[free(9, 1)]).absent(10..12, 9).check().is_err());
+    // Of unknown creation, it is there once somebody has seen it.
+    let seen = Story::new().unknown(0, &[], &[create(9, 1)]).committed(5..8, &[(9, 1)], &[]);
+    assert!(seen.absent(9..12, 9).says().contains("of which 1.0 knew"));
+    assert!(Story::new().unknown(0, &[], &[create(9, 1)]).absent(9..12, 9).check().is_ok());
+    // Also if others wrote that down.
+    let mut merged = made().history;
+    merged.merge(Story::new().absent(10..12, 9).history);
+    assert!(matches!(check(&merged), Err(Violation::NotFound { .. })));
+}
+
+#[test]
 fn what_the_final_state_shows_to_have_happened() {
     let story = Story::new().unknown(0, &[], &[update(0, 1)]).finally(0, Some(2));
     assert_eq!(story.check().expect("in order").unknown_happened, 1);

@@ -70,6 +70,13 @@ impl Story {
         self
     }
 
+    fn absent(mut self, time: std::ops::Range<u64>, object: u64) -> Self {
+        let by = TransactionName { client: self.clients, number: 0 };
+        self.clients += 1;
+        self.history.absent(by, (time.start, time.end), o(object));
+        self
+    }
+
     fn check(&self) -> Result<Summary, Violation> {
         check(&self.history)
     }
