@@ -13,6 +13,7 @@ pub(crate) mod activity;
 mod activity_tests;
 mod atomics;
 mod backoff;
+mod by_region;
 mod commit;
 mod fetch;
 mod glance;

@@ -2,6 +2,7 @@
 //! so that a transaction looks things up without a lock.
 
 use super::activity::Epochs;
+use super::by_region::ByRegion;
 use super::{Inner, lock};
 use crate::client::backoff::pause;
 use crate::error::{Broken, ClientError, unreachable};
@@ -27,8 +28,9 @@ pub(crate) struct Table {
     /// Which cluster the session is at; 0 for whichever the directory describes.
     pub(crate) cluster: u64,
     pub(crate) nodes: Vec<Arc<NodeLink>>,
-    /// In order of their numbers.
-    regions: Vec<(RegionId, Arc<RegionLink>)>,
+    regions: ByRegion<Arc<RegionLink>>,
+    /// The lowest of their numbers, and whether READs of that one are loads.
+    lowest: Option<(RegionId, bool)>,
 }
 
 /// A region that can be read.
@@ -71,25 +73,18 @@ impl NodeLink {
 
 impl Table {
     pub(crate) fn new(session: u64, cluster: u64) -> Self {
-        Self { session, cluster, nodes: Vec::new(), regions: Vec::new() }
+        Self { session, cluster, nodes: Vec::new(), regions: ByRegion::default(), lowest: None }
     }
 
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<&Arc<RegionLink>> {
-        // Most sessions read a region or two.
-        if let Some((known, link)) = self.regions.first()
-            && *known == region
-        {
-            return Some(link);
-        }
-        let at = self.regions.binary_search_by_key(&region, |(known, _)| *known).ok()?;
-        Some(&self.regions[at].1)
+        self.regions.get(region)
     }
 
     /// Whether READs are loads.
     #[inline]
     pub(crate) fn regions_are_mapped(&self) -> bool {
-        self.regions.first().is_some_and(|(_, link)| link.remote.mapped().is_some())
+        matches!(self.lowest, Some((_, true)))
     }
 
     /// A node's place in the table.
@@ -117,12 +112,14 @@ impl Table {
     fn clone_with(&self, node: Option<Arc<NodeLink>>, region: Option<(RegionId, Arc<RegionLink>)>) -> Self {
         let (mut nodes, mut regions) = (self.nodes.clone(), self.regions.clone());
         nodes.extend(node);
-        if let Some((id, link)) = region
-            && let Err(at) = regions.binary_search_by_key(&id, |(known, _)| *known)
-        {
-            regions.insert(at, (id, link));
+        let mut lowest = self.lowest;
+        if let Some((id, link)) = region {
+            if lowest.is_none_or(|(lowest, _)| id < lowest) {
+                lowest = Some((id, link.remote.mapped().is_some()));
+            }
+            regions.insert(id, link);
         }
-        Self { session: self.session, cluster: self.cluster, nodes, regions }
+        Self { session: self.session, cluster: self.cluster, nodes, regions, lowest }
     }
 }
 
