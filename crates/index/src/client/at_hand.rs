@@ -45,32 +45,47 @@ impl Known {
     }
 
     /// Runs `look` with the roots of this mark: those at hand, or what `fetch` gives, which are then at hand.
-    #[inline]
+    ///
+    /// `look` stands here once, so that it becomes part of its caller: what it is given, a key among others,
+    /// stays in registers, and need not be read again from where it was put a moment ago.
+    #[inline(always)]
     pub(super) fn with<T>(
         mark: u64,
         fetch: impl FnOnce() -> Option<Self>,
         look: impl FnOnce(&Self) -> Option<T>,
     ) -> Option<T> {
-        // A thread that ends has nothing at hand, and a look within a look leaves things as they are.
+        // A thread that ends has nothing at hand.
         let looked = KEPT.try_with(|kept| {
-            let Ok(mut kept) = kept.try_borrow_mut() else { return Err((fetch, look)) };
-            let place = &mut kept[mark as usize % AT_HAND];
-            if place.as_ref().is_none_or(|known| known.mark != mark) {
-                *place = None;
-                let Some(known) = fetch() else { return Ok(None) };
-                if !known.roots.is_small() {
-                    drop(kept);
-                    return Ok(look(&known));
+            let mut kept = kept.try_borrow_mut();
+            let fetched;
+            let known = match &mut kept {
+                Ok(kept) => match &kept[mark as usize % AT_HAND] {
+                    Some(known) if known.mark == mark => known,
+                    _ => {
+                        fetched = fetch()?;
+                        match fetched.keep(kept) {
+                            Some(known) => known,
+                            None => &fetched,
+                        }
+                    }
+                },
+                // A look within a look leaves things as they are.
+                Err(_) => {
+                    fetched = fetch()?;
+                    &fetched
                 }
-                *place = Some(known);
-            }
-            Ok(place.as_ref().and_then(look))
+            };
+            look(known)
         });
-        match looked {
-            Ok(Ok(looked)) => looked,
-            Ok(Err((fetch, look))) => look(&fetch()?),
-            Err(_) => None,
-        }
+        looked.ok().flatten()
+    }
+
+    /// Has them at hand, instead of others, unless they are too long for that.
+    #[cold]
+    fn keep<'k>(&self, kept: &'k mut [Option<Self>; AT_HAND]) -> Option<&'k Self> {
+        let place = &mut kept[self.mark as usize % AT_HAND];
+        *place = self.roots.is_small().then(|| self.clone());
+        place.as_ref()
     }
 }
 

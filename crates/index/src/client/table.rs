@@ -383,7 +383,7 @@ impl ShardLink {
 
     /// Runs `look` with what was learned last, in whichever session: mostly without a lock, and no reference is
     /// counted.
-    #[inline]
+    #[inline(always)]
     pub(super) fn with_newest<T>(&self, look: impl FnOnce(&Known) -> Option<T>) -> Option<T> {
         // SYNC: Acquire, pairs with the Release in `learn`: whoever sees a mark finds its roots, or newer ones.
         let mark = self.mark.load(Ordering::Acquire);
