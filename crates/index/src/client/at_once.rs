@@ -10,6 +10,7 @@
 
 use super::batch::Answers;
 use super::buffers::Buffers;
+use super::choosing::Sent;
 use super::memory::{Memory, Unreadable, unreadable};
 use super::read::{answered, now_ms};
 use super::roots::Roots;
@@ -65,68 +66,60 @@ impl Table {
         }
         let key = Key::new(self.inner.options.seed, key);
         let shard = self.shard(key);
-        match self.way {
-            Way::OneSided => self.read_plainly(shard, key, found, waits),
-            Way::Request if waits => self.ask_plainly(shard, key, found),
-            Way::Mix(percent) if waits => match next_of_mix(percent) {
-                true => self.ask_plainly(shard, key, found),
-                false => self.read_plainly(shard, key, found, waits),
-            },
-            Way::Request | Way::Mix(_) => Ok(None),
-            Way::Auto => self.choose_plainly(shard, key, found, waits),
+        let Some((choice, sent)) = self.choose_plainly(shard, waits) else { return Ok(None) };
+        // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
+        let is_afar = waits && self.inner.is_afar.load(Ordering::Relaxed);
+        if choice == Choice::OneSided
+            && !is_afar
+            && let Ok(there) = self.look_now(shard, key, found)
+        {
+            self.say(shard, sent, there.is_some());
+            return Ok(there);
         }
-    }
-
-    /// Looks a key up in the way that has cost less lately.
-    #[inline(always)]
-    fn choose_plainly(
-        &self,
-        shard: &ShardLink,
-        key: Key<'_>,
-        found: &mut Found,
-        waits: bool,
-    ) -> Result<Option<bool>, TableError> {
-        match waits.then(|| shard.single.held()).flatten() {
-            Some(Choice::OneSided) => return self.read_plainly(shard, key, found, waits),
-            Some(Choice::Request) => return self.ask_plainly(shard, key, found),
-            None => {}
-        }
-        let sent = match waits {
-            true => shard.single.choose(&self.client),
-            false => match shard.single.choose_one_sided(&self.client) {
-                Some(sent) => sent,
-                None => return Ok(None),
-            },
+        // No memory is near, or the node is to be asked.
+        let looked = match choice {
+            _ if !waits => Ok(None),
+            Choice::Request => self.ask_plainly(shard, key.bytes, found),
+            Choice::OneSided => self.look_waiting(shard, key.bytes, key.hash, found),
         };
-        let looked = match sent.choice {
-            Choice::Request => self.ask_plainly(shard, key, found),
-            Choice::OneSided => self.read_plainly(shard, key, found, waits),
-        };
-        match looked {
-            Ok(Some(_)) => shard.single.done(&self.client, &sent, 1),
-            _ => shard.single.postpone(&sent),
-        }
+        self.say(shard, sent, matches!(looked, Ok(Some(_))));
         looked
     }
 
-    /// Looks a key up in the shard's memory: whether it is there; `None` if that takes more than loads, or READs that
-    /// this thread waits for, if it `waits`.
+    /// Tells the selector what came of its choice.
     #[inline(always)]
-    fn read_plainly(
-        &self,
-        shard: &ShardLink,
-        key: Key<'_>,
-        found: &mut Found,
-        waits: bool,
-    ) -> Result<Option<bool>, TableError> {
-        // ORDER: Relaxed: a hint. Whether memory is mapped is found out under two locks.
-        match waits && self.inner.is_afar.load(Ordering::Relaxed) {
-            true => self.look_waiting(shard, key, found),
-            false => match self.look_now(shard, key, found) {
-                Err(Afar) if waits => self.look_waiting(shard, key, found),
-                there => Ok(there.unwrap_or(None)),
-            },
+    fn say(&self, shard: &ShardLink, sent: Option<Sent>, is_done: bool) {
+        match sent {
+            Some(sent) if is_done => shard.single.done(&self.client, &sent, 1),
+            Some(sent) => shard.single.postpone(&sent),
+            None => {}
         }
+    }
+
+    /// In which way a key is looked up, and what is to be said of it afterwards; `None` for the long way.
+    #[inline(always)]
+    fn choose_plainly(&self, shard: &ShardLink, waits: bool) -> Option<(Choice, Option<Sent>)> {
+        let choice = match self.way {
+            Way::OneSided => Choice::OneSided,
+            Way::Request if waits => Choice::Request,
+            Way::Mix(percent) if waits => match next_of_mix(percent) {
+                true => Choice::Request,
+                false => Choice::OneSided,
+            },
+            Way::Request | Way::Mix(_) => return None,
+            // The way that has cost less lately.
+            Way::Auto => match waits.then(|| shard.single.held()).flatten() {
+                Some(choice) => choice,
+                None => {
+                    let sent = match waits {
+                        true => shard.single.choose(&self.client),
+                        false => shard.single.choose_one_sided(&self.client)?,
+                    };
+                    return Some((sent.choice, Some(sent)));
+                }
+            },
+        };
+        Some((choice, None))
     }
 
     /// Looks a key up in memory that is mapped here: whether it is there; `None` if that takes more than loads.
@@ -174,13 +167,13 @@ impl Table {
     fn ask_plainly(
         &self,
         shard: &ShardLink,
-        key: Key<'_>,
+        key: &[u8],
         found: &mut Found,
     ) -> Result<Option<bool>, TableError> {
         let mut buffers = Buffers::take();
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
-        wire::add_key(message, key.bytes);
+        wire::add_key(message, key);
         let whom = (self.inner.cluster, shard.member);
         match self.client.ask_waiting(whom, Method::Get as u16, message, answer) {
             Some(Ok(())) => {}
@@ -265,12 +258,15 @@ impl Table {
 
     /// Looks a key up by READs that this thread waits for, one after the other: whether it is there; `None` if that
     /// takes more than those.
+    #[inline(never)]
     fn look_waiting(
         &self,
         shard: &ShardLink,
-        key: Key<'_>,
+        bytes: &[u8],
+        hash: u64,
         found: &mut Found,
     ) -> Result<Option<bool>, TableError> {
+        let key = Key { bytes, hash };
         self.one_sided(found, |found, reads| self.read_waiting(shard, key, found, reads))
     }
 
