@@ -112,7 +112,7 @@ fn look_group<'m, const WORDS: usize, S: Sought<'m>>(
         }
         // In neither of the two at first sight, or a writer was there: the rules decide.
         let home = if next >> at & 1 == 1 { place.previous(shape) } else { *place };
-        match home.look_around(shape, *key, found) {
+        match home.look_around(shape, key, found) {
             Ok(told) => looked[at] = told,
             Err(_) => return Err(sought.nowhere()),
         }

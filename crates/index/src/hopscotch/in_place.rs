@@ -194,7 +194,7 @@ impl<'a> Place<'a> {
     }
 
     /// Looks for a key in the bucket.
-    pub(super) fn look(&self, shape: &Shape, key: Key<'_>, found: &mut Found) -> Result<Bucket, Shut> {
+    pub(super) fn look(&self, shape: &Shape, key: &Key<'_>, found: &mut Found) -> Result<Bucket, Shut> {
         match shape.slots <= FEW_SLOTS {
             true => self.look_at::<FEW_WORDS, HEAD_BYTES>(shape.slots, shape, key, found),
             false => self.look_at::<MORE_WORDS, HEAD_BYTES>(shape.slots, shape, key, found),
@@ -204,7 +204,12 @@ impl<'a> Place<'a> {
     /// Looks for a key in its home, which this is, in the next bucket, and in the overflow block. What
     /// needs more than that is `Unsettled`.
     #[inline]
-    pub(super) fn look_around(&self, shape: &Shape, key: Key<'_>, found: &mut Found) -> Result<Looked, Shut> {
+    pub(super) fn look_around(
+        &self,
+        shape: &Shape,
+        key: &Key<'_>,
+        found: &mut Found,
+    ) -> Result<Looked, Shut> {
         let looked = match shape.slots <= FEW_SLOTS {
             true => self.look_around_by::<FEW_WORDS>(shape, key, found),
             false => self.look_around_by::<MORE_WORDS>(shape, key, found),
@@ -219,7 +224,7 @@ impl<'a> Place<'a> {
     fn look_around_by<const WORDS: usize>(
         &self,
         shape: &Shape,
-        key: Key<'_>,
+        key: &Key<'_>,
         found: &mut Found,
     ) -> Result<Looked, Shut> {
         match self.look_at::<WORDS, HEAD_BYTES>(shape.slots, shape, key, found)? {
@@ -236,7 +241,7 @@ impl<'a> Place<'a> {
     fn look_further<const WORDS: usize>(
         &self,
         shape: &Shape,
-        key: Key<'_>,
+        key: &Key<'_>,
         found: &mut Found,
         joint: u16,
         chained: Option<Chain>,
@@ -299,7 +304,7 @@ impl<'a> Place<'a> {
         &self,
         slots: usize,
         shape: &Shape,
-        key: Key<'_>,
+        key: &Key<'_>,
         found: &mut Found,
     ) -> Result<Bucket, Shut> {
         let (span, words) = match START {
@@ -312,7 +317,7 @@ impl<'a> Place<'a> {
         let version = self.open(&words)?;
         for slot in Tagged::in_words::<WORDS, START>(&words, slots, tag(key.hash)) {
             let likely = likely::<WORDS, START>(&words, version, slot, slots, shape);
-            match self.take(&span, likely, shape, &key, found)? {
+            match self.take(&span, likely, shape, key, found)? {
                 Taken::Found => return Ok(Bucket::Found),
                 Taken::Outside(pointer) => return Ok(Bucket::Outside(pointer)),
                 Taken::Other => {}

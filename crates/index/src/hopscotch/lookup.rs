@@ -224,7 +224,7 @@ impl Roots {
             home.prefetch_all(&self.shape);
             self.near.learn(aim.segment.address, words);
         }
-        Some((home.look_around(&self.shape, key, found).ok()?, region))
+        Some((home.look_around(&self.shape, &key, found).ok()?, region))
     }
 
     async fn look_in_place<M: Memory + Sync>(
@@ -240,7 +240,8 @@ impl Roots {
         let (mut joint, mut chained) = (0, None);
         Place::new(words, &segment, home, &self.shape).prefetch_all(&self.shape);
         for index in [home, home + 1] {
-            let bucket = match Place::new(words, &segment, index, &self.shape).look(&self.shape, key, found) {
+            let bucket = match Place::new(words, &segment, index, &self.shape).look(&self.shape, &key, found)
+            {
                 Ok(bucket) => bucket,
                 Err(nothing) => return shut(nothing),
             };

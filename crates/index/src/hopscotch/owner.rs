@@ -408,7 +408,7 @@ impl Shard for Owner {
         self.stats.gets += 1;
         if let Some(home) = self.home(heap, key) {
             home.prefetch_all(&self.shape);
-            match home.look_around(&self.shape, key, found) {
+            match home.look_around(&self.shape, &key, found) {
                 Ok(Looked::Found) => {
                     self.stats.hits += 1;
                     return Ok(true);
