@@ -238,9 +238,24 @@ impl Table {
         if keys.iter().any(|key| key.len() > KEY_BYTES_MAX) {
             return None;
         }
+        shard.with_newest(|known| match known.serves(glance.session()) {
+            true => self.look_group_at(&known.roots, &glance, keys, found, looked),
+            false => None,
+        })
+    }
+
+    /// The same, of roots that are good for it. A function of its own: its loops need all of the registers.
+    #[inline(never)]
+    fn look_group_at(
+        &self,
+        roots: &Roots,
+        glance: &Glance<'_>,
+        keys: &[&[u8]],
+        found: &mut [Found],
+        looked: &mut [Looked],
+    ) -> Option<u64> {
         let seed = self.inner.options.seed;
-        shard.with_newest(|known| match &*known.roots {
-            _ if !known.serves(glance.session()) => None,
+        match roots {
             Roots::Hopscotch(roots) => {
                 let mapped = |region| glance.mapped(region).ok_or(region);
                 let read =
@@ -251,9 +266,9 @@ impl Table {
                 let (mut hashed, mut reads) = ([Key { bytes: &[], hash: 0 }; GLANCE_KEYS], 0);
                 let hashed = &mut hashed[..keys.len()];
                 hashed.iter_mut().zip(keys).for_each(|(hashed, key)| *hashed = Key::new(seed, key));
-                roots.lookup_batch_mapped(&glance, hashed, found, looked, &mut reads).ok().map(|()| reads)
+                roots.lookup_batch_mapped(glance, hashed, found, looked, &mut reads).ok().map(|()| reads)
             }
-        })
+        }
     }
 
     /// Looks a key up by READs that this thread waits for, one after the other: whether it is there; `None` if that
