@@ -32,6 +32,7 @@ mod table;
 mod transaction;
 
 pub use barn::Barn;
+pub use barn_cluster::MemberId;
 pub use barn_index::{
     Answers, Durability, Found, KEY_BYTES_MAX, Kind, Put, Swapped, TableError, TableInfo, TableOptions,
     TableStats, TableTransaction, VALUE_BYTES_MAX, Way, Write, Written,

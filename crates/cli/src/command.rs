@@ -5,7 +5,9 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
@@ -131,7 +133,7 @@ pub enum Command {
 
     /// Give a key a value.
     ///
-    /// The table is made if it is not there. Ends with 1 if --if-absent was given and the key is there.
+    /// A key has up to 64 KiB, a value up to 64 MiB. The table is made if it is not there. Ends with 1 if --if-absent was given and the key is there.
     /// With --json the document is { "key", "stored", "version" }, without a version for --if-absent.
     Put(put::Args),
 
@@ -160,7 +162,8 @@ pub enum Command {
     ///
     /// A line for each key: the key, a tab, the value. Control characters, backslashes and what is not
     /// text are escaped as \n, \t, \\ and \x00. With --json, each line is { "key", "version",
-    /// "expires_ms", "value" }, as in `barn get`. What comes or goes meanwhile may be met or not.
+    /// "expires_ms", "value" }, as in `barn get`. What is there all the time is met once; what comes or
+    /// goes meanwhile may be met or not.
     Scan(scan::Args),
 
     /// Make, list, describe and drop tables.
@@ -246,10 +249,27 @@ fn misunderstood(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let line =
         |start: &str| text.lines().find_map(|line| Some(line.trim().strip_prefix(start)?.trim().to_owned()));
-    let said = line("error:").unwrap_or_else(|| "a command is missing".into());
+    let said = error_of(&text).unwrap_or_else(|| "a command is missing".into());
     let hint = line("tip:").unwrap_or_else(|| "`barn --help` shows what there is".into());
     Failure { error: said, hint: Some(hint), code: USAGE }.say();
     ExitCode::from(USAGE)
+}
+
+/// What a rendered error says, up to its first empty line: the arguments that are missing stand in lines
+/// of their own.
+fn error_of(text: &str) -> Option<String> {
+    let said = text.lines().skip_while(|line| !line.trim().starts_with("error:"));
+    let said: Vec<&str> = said.map(str::trim).take_while(|line| !line.is_empty()).collect();
+    Some(said.join(" ").strip_prefix("error:")?.trim().to_owned())
+}
+
+/// A parser of one of these words: shells complete them, help lists them, and what is mistyped comes with
+/// the nearest.
+fn one_of<T>(words: impl IntoIterator<Item = &'static str>) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
 }
 
 /// The failure of a command line that means nothing.

@@ -24,9 +24,12 @@ impl FromStr for Time {
             .unwrap_or((lower.as_str(), 1.0));
         let wrong = || format!("`{text}` is no time: write 500ms, 30s, 5m, 12h or 7d");
         let seconds = number.trim().parse::<f64>().map_err(|_| wrong())? * unit;
-        // Values expire by the millisecond; NaN is in no range.
-        if !(0.001..=SECONDS_MAX).contains(&seconds) {
+        if seconds.is_nan() {
             return Err(wrong());
+        }
+        // Values expire by the millisecond.
+        if !(0.001..=SECONDS_MAX).contains(&seconds) {
+            return Err(format!("`{text}` is out of bounds: from 1ms to a hundred years (36500d)"));
         }
         Ok(Self(Duration::from_secs_f64(seconds)))
     }

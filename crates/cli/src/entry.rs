@@ -47,6 +47,15 @@ pub fn line(bytes: &[u8]) -> String {
     line
 }
 
+/// As [`line`], for messages: a long key does not drown what is said of it.
+pub fn shortened(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 128;
+    match bytes.len() {
+        ..=SHOWN_MAX => line(bytes),
+        length => format!("{}… ({length} bytes)", line(&bytes[..SHOWN_MAX])),
+    }
+}
+
 /// The bytes of a line, as [`line`] wrote it.
 pub fn from_line(line: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(line.len());

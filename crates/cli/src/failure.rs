@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use barn::space::futures::role_name;
 use barn::space::{Refusal as Refused, SpaceError};
-use barn::{Error, TableError};
+use barn::{ClientError, Error, TableError};
 use barn_fabric::ConnectError;
 use barn_layout::handshake::Refusal;
 use serde_json::json;
@@ -80,6 +80,10 @@ impl Failure {
         match inner.downcast_ref::<Error>() {
             Some(Error::Connect(error)) => connecting(error),
             Some(Error::Table(TableError::NoTable(name))) => no_table(name, None),
+            Some(
+                Error::Client(ClientError::Unreachable { .. })
+                | Error::Table(TableError::Client(ClientError::Unreachable { .. })),
+            ) => Self { code: NO_NODE, ..Self::plain(error.to_string()) },
             Some(Error::Space(SpaceError::Refused(refusal))) => space(refusal, error),
             _ => Self::plain(error.to_string()),
         }
@@ -101,7 +105,7 @@ impl Failure {
 pub fn no_table(name: &str, nearest: Option<&str>) -> Failure {
     let hint = match nearest {
         Some(nearest) => format!("did you mean `{nearest}`? `barn table list` shows what there is"),
-        None => format!("make one with `barn table create {name}`"),
+        None => format!("`barn table list` shows what there is, `barn table create {name}` makes it"),
     };
     Failure::new(format!("no table `{name}`"), hint)
 }
@@ -130,7 +134,7 @@ fn connecting(error: &ConnectError) -> Failure {
             return Failure {
                 error: format!("`{address}` is no address"),
                 hint: Some("write shm:PATH or tcp://HOST:PORT".into()),
-                code: FAILED,
+                code: USAGE,
             };
         }
         ConnectError::NoNode { address, cause } if cause.kind() == io::ErrorKind::PermissionDenied => {
@@ -184,7 +188,14 @@ mod tests {
             assert!(failure.to_string().starts_with("no node at shm:/x (No such file"), "{failure}");
         }
         let failure = Failure::of(&io::Error::other(Error::Table(TableError::NoTable("t".into()))));
-        assert_eq!(failure.to_string(), "no table `t`: make one with `barn table create t`");
+        assert_eq!(
+            failure.to_string(),
+            "no table `t`: `barn table list` shows what there is, `barn table create t` makes it"
+        );
+        let cause = String::from("Connection refused");
+        let gone = ClientError::Unreachable { member: barn::MemberId(2), cause };
+        let failure = Failure::of(&io::Error::other(Error::Table(TableError::Client(gone))));
+        assert_eq!(failure.code, NO_NODE, "{failure}");
         let failure = Failure::of(&Failure::usage("what?").into());
         assert_eq!((failure.to_string().as_str(), failure.code), ("what?", USAGE));
         assert_eq!(Failure::of(&io::Error::from_raw_os_error(28)).code, FAILED);

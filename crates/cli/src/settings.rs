@@ -64,8 +64,9 @@ pub fn check_memory(asked: u64, machine: &Machine) -> Result<(), Failure> {
 fn flag(setting: &'static Setting) -> Arg {
     let help =
         format!("{} [env: {}] [default: {}]", setting.about, setting.variable(), setting.default_words());
-    let short = setting.about.split_inclusive([';', '.', ':']).next().unwrap_or(setting.about);
-    let short = short.trim_end_matches([';', '.', ':']);
+    // Up to the first pause; what stands within a word, as in tcp://, is none.
+    let pause = ["; ", ". ", ": "].into_iter().filter_map(|pause| setting.about.find(pause)).min();
+    let short = setting.about[..pause.unwrap_or(setting.about.len())].trim_end_matches('.');
     let check = move |text: &str| setting.check(text).map(|()| text.to_owned());
     let arg = Arg::new(setting.key)
         .long(setting.flag())

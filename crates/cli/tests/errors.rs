@@ -45,7 +45,7 @@ fn without_a_node_every_command_says_how_to_start_one() {
     }
     for args in COMMANDS {
         let ran = barn_in(&[("BARN_NODE", "nonsense")], &[args, &["--json"]].concat());
-        assert_eq!(ran.ends_with(1).failure()["hint"], "write shm:PATH or tcp://HOST:PORT", "{args:?}");
+        assert_eq!(ran.ends_with(2).failure()["hint"], "write shm:PATH or tcp://HOST:PORT", "{args:?}");
     }
 }
 
@@ -90,7 +90,7 @@ fn a_table_that_is_not_there_comes_with_the_nearest_name() {
             "{failure}"
         );
     }
-    node.barn(&["get", "k", "--table", "zebra"]).ends_with(1).says("make one with `barn table create zebra`");
+    node.barn(&["get", "k", "--table", "zebra"]).ends_with(1).says("`barn table create zebra` makes it");
     node.barn(&["get", "k", "--table", "users"]).prints("v");
 }
 

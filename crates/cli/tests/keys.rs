@@ -33,7 +33,7 @@ fn what_was_put_is_got_byte_by_byte() {
     node.barn(&["get", "cold"]).prints("-5");
 
     node.barn(&["get", "nobody"]).ends_with(1).says("no key `nobody` in table `default`");
-    node.barn(&["get", "greeting", "--way", "by-car"]).ends_with(2).says("one-sided, request or auto");
+    node.barn(&["get", "greeting", "--way", "by-car"]).ends_with(2).says("one-sided, request, auto");
     node.barn(&["put", "k", "v", "--file", "x"]).ends_with(2);
     node.barn(&["put", "k", "--file", "/nowhere/at/all"]).ends_with(1).says("/nowhere/at/all");
     node.barn(&["get"]).ends_with(2);
@@ -130,6 +130,11 @@ fn a_value_goes_when_its_time_is_over() {
     node.barn(&["get", "brief"]).prints("y");
     node.barn(&["incr", "window", "--ttl", "1h"]).prints("1\n");
     assert!(node.json(&["get", "window"])["expires_ms"].is_u64());
+    // A counter that is there keeps its end, or has none.
+    node.barn(&["put", "for ever", "5"]).prints("");
+    node.barn(&["incr", "for ever", "--ttl", "1ms"]).prints("6\n");
+    assert_eq!(node.json(&["get", "for ever"])["expires_ms"], json!(null));
+    node.barn(&["put", "brief", "x", "--ttl", "100000d"]).ends_with(2).says("36500d");
     node.barn(&["put", "brief", "x", "--ttl", "soon"]).ends_with(2).says("write 500ms, 30s");
 }
 
@@ -193,7 +198,7 @@ fn a_scan_finds_all_or_those_that_begin_so_or_so_many() {
 fn a_missing_table_is_named_and_made_by_the_first_put() {
     let node = Node::start();
     for args in [&["get", "k"][..], &["del", "k"], &["scan"], &["cas", "k", "1", "v"]] {
-        node.barn(args).ends_with(1).says("no table `default`: make one with `barn table create default`");
+        node.barn(args).ends_with(1).says("no table `default`: `barn table list` shows what there is");
     }
     node.barn(&["put", "k", "v", "--table", "users"]).prints("");
     node.barn(&["incr", "k", "-t", "counters"]).prints("1\n");
@@ -216,6 +221,6 @@ fn a_node_that_is_not_there_is_said_so() {
             .says("no node at shm:/nowhere/node.sock")
             .says("start one with `barn serve`");
     }
-    node.barn(&["get", "k", "--node", "nonsense"]).ends_with(1).says("write shm:PATH or tcp://HOST:PORT");
+    node.barn(&["get", "k", "--node", "nonsense"]).ends_with(2).says("write shm:PATH or tcp://HOST:PORT");
     node.barn(&["ping", "--count", "1"]).ends_with(0);
 }

@@ -4,6 +4,7 @@ mod common;
 
 use common::Node;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 #[test]
 fn tables_are_made_listed_and_dropped() {
@@ -50,7 +51,8 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
         (&["--inline-bytes", "8GiB"], "too many"),
         (&["--key-bytes", "200"], "at most 126"),
         (&["--kind", "cache", "--memory", "1KiB"], "from 1 MiB"),
-        (&["--kind", "heap"], "hopscotch, cuckoo, cache or tree"),
+        (&["--kind", "heap"], "hopscotch, cuckoo, cache, tree"),
+        (&["--kind", "hopscoth"], "a similar value exists: 'hopscotch'"),
         (&["--memory", "4MiB"], "--memory is for cache tables, and this one is hopscotch"),
         (&["--kind", "cuckoo", "--inline-bytes", "8"], "--inline-bytes is for hopscotch and tree tables"),
         (&["--shards", "0"], "0"),
@@ -77,6 +79,61 @@ fn options_that_cannot_be_are_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_table_that_is_too_much_takes_nothing_and_disturbs_nobody() {
+    let node = Node::start();
+    let value = "v".repeat(2 << 20);
+    for (args, why) in [
+        (&["--kind", "cache", "--memory", "100GiB"][..], "100 GiB more than"),
+        (&["--kind", "cuckoo", "--capacity", "99999999999"], "ask for a smaller capacity"),
+        (&["--kind", "cuckoo", "--capacity", "100000000"], "GiB more than"),
+        (&["--capacity", "1099511627776"], "more than"),
+        (&["--capacity", "10000000"], "more than"),
+    ] {
+        let args: Vec<&str> = ["table", "create", "odd"].iter().chain(args).copied().collect();
+        node.barn(&args).ends_with(1).says(why);
+        node.barn_with(&["put", "other", "-"], value.as_bytes()).ends_with(0);
+    }
+    assert_eq!(node.json(&["table", "list"]).as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn room_for_the_capacity_is_made_without_being_asked() {
+    let node = Node::start();
+    node.barn(&["table", "create", "large", "--capacity", "100000"]).ends_with(0);
+    let began = Instant::now();
+    while node.json(&["table", "stat", "large"])["slots"].as_u64() < Some(100_000) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", node.json(&["table", "stat", "large"]));
+    }
+}
+
+/// Memory of what is gone is had again: at once by whoever needs it, and in a while in any case.
+#[test]
+fn memory_of_dropped_tables_comes_back() {
+    let node = Node::start();
+    let value = "v".repeat(100_000);
+    let text: String = (0..450).map(|n| format!("{{\"key\":\"{n}\",\"value\":\"{value}\"}}\n")).collect();
+    for kind in ["hopscotch", "cuckoo", "tree"] {
+        node.barn_with(&["import", "-t", "full", "--create", kind], text.as_bytes()).ends_with(0);
+        node.barn(&["table", "drop", "full", "-y"]).ends_with(0);
+    }
+    node.barn(&["table", "create", "next", "--kind", "cache", "--memory", "50MiB"]).ends_with(0);
+    node.barn(&["table", "drop", "next", "-y"]).ends_with(0);
+    let began = Instant::now();
+    loop {
+        let status = node.json(&["status"]);
+        let member = &status["nodes"][0];
+        let held = member["memory_held_bytes"].as_u64().expect("is a number");
+        let memory = status["memory"].as_array().expect("is a list");
+        let by_purpose: u64 = memory.iter().filter_map(|used| used["held_bytes"].as_u64()).sum();
+        assert_eq!(by_purpose, held, "{status}");
+        if held < 16 << 20 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{status}");
+    }
+}
+
+#[test]
 fn a_table_says_how_durable_it_is() {
     let node = Node::start();
     node.barn(&["table", "create", "usual"]).ends_with(0);
@@ -89,7 +146,7 @@ fn a_table_says_how_durable_it_is() {
     node.barn(&cache).ends_with(2).says("kept in memory only");
     node.barn(&["table", "create", "odd", "--durability", "disk"])
         .ends_with(2)
-        .says("memory, logged or synced");
+        .says("memory, logged, synced");
 }
 
 #[test]

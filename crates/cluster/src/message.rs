@@ -241,7 +241,7 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::NoTable { name } => write!(f, "there is no table `{name}`"),
-            Self::BadRequest { why } => write!(f, "the coordinator cannot do that: {why}"),
+            Self::BadRequest { why } => f.write_str(why),
             Self::Unavailable { why } => {
                 write!(f, "the coordinator cannot reach the configuration ({why}): try again")
             }

@@ -2,6 +2,7 @@
 
 use barn_fabric::AccessError;
 use barn_layout::RegionId;
+use barn_layout::bytes::human;
 use std::fmt;
 
 /// Why a region was not taken in.
@@ -113,18 +114,25 @@ impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Budget { budget_bytes, held_bytes, needed_bytes, waiting_bytes } => {
+                let [needed, held, budget] =
+                    [needed_bytes, held_bytes, budget_bytes].map(|bytes| human(*bytes));
                 write!(
                     f,
-                    "{needed_bytes} bytes more than the {held_bytes} held would exceed the memory budget of \
-                     {budget_bytes}: delete something, raise the budget or add a node"
+                    "{needed} more than the {held} held would exceed the memory budget of {budget}: delete \
+                     something, raise the budget or add a node"
                 )?;
                 match waiting_bytes {
                     0 => Ok(()),
-                    some => write!(f, "; {some} bytes become free when their readers have left: try again"),
+                    some => {
+                        write!(f, "; {} become free when their readers have left: try again", human(*some))
+                    }
                 }
             }
             Self::Full { blocks } => {
-                write!(f, "no region has {blocks} MiB in a row left: add a region and try again")
+                write!(
+                    f,
+                    "no region has {blocks} MiB in a row left: delete something, raise the budget or add a node"
+                )
             }
             Self::TooLarge { bytes, count: 1 } => {
                 write!(f, "{bytes} bytes are more than an object can have: divide it")

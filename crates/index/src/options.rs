@@ -34,16 +34,21 @@ pub enum Kind {
 impl Kind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Hopscotch, Self::Cuckoo, Self::Cache, Self::Tree];
-}
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// The name that people use.
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Hopscotch => "hopscotch",
             Self::Cuckoo => "cuckoo",
             Self::Cache => "cache",
             Self::Tree => "tree",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -53,7 +58,7 @@ impl FromStr for Kind {
     fn from_str(name: &str) -> Result<Self, OptionsError> {
         Self::ALL
             .into_iter()
-            .find(|kind| kind.to_string() == name)
+            .find(|kind| kind.name() == name)
             .ok_or_else(|| OptionsError(format!("no kind `{name}`: hopscotch, cuckoo, cache or tree")))
     }
 }

@@ -265,6 +265,7 @@ mod tests {
             Answer { expires: u64::MAX, value: b"", ..told },
             Answer::only(Outcome::Absent),
             Answer::because(Outcome::Full, b"why"),
+            Answer::because(Outcome::Short, b"why"),
         ];
         let mut message = Vec::new();
         for answer in &answers {
@@ -283,7 +284,7 @@ mod tests {
 
         message.clear();
         add_answer(&mut message, &Answer { expires: 9, ..told });
-        for (at, to) in [(0, 0), (0, 8), (1, 1), (2, 7), (2, 16), (3, 1), (16, 0)] {
+        for (at, to) in [(0, 0), (0, 9), (1, 1), (2, 7), (2, 16), (3, 1), (16, 0)] {
             let mut wrong = message.clone();
             wrong[at] = to;
             assert_eq!(next_answer(&mut &wrong[..]), Err(Malformed), "byte {at} is {to}");

@@ -7,12 +7,13 @@
 //!
 //! This crate never allocates for a parser, never does I/O and never panics on input.
 //!
-//! Of what no other process sees only [`plant`] is here, because all crates depend on this one.
+//! Of what no other process sees only [`plant`] and [`bytes`] are here, because all crates depend on this one.
 #![forbid(unsafe_code)]
 
 mod shared;
 
 pub mod address;
+pub mod bytes;
 pub mod channel;
 pub mod diagram;
 pub mod frame;

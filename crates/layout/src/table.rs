@@ -167,6 +167,8 @@ pub enum Outcome {
     NotANumber = 6,
     /// The request makes no sense; the reason follows.
     Invalid = 7,
+    /// There is no memory left now, and some becomes free when readers have left it: ask again.
+    Short = 8,
 }
 
 impl Outcome {
@@ -180,6 +182,7 @@ impl Outcome {
             5 => Self::Full,
             6 => Self::NotANumber,
             7 => Self::Invalid,
+            8 => Self::Short,
             _ => return None,
         })
     }

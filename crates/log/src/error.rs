@@ -131,6 +131,10 @@ impl fmt::Display for OpenError {
             Self::Locked { pid: None } => {
                 write!(f, "another process has the log's directory open; stop it, or use another directory")
             }
+            Self::Disk { step, file, cause } if cause.kind() == io::ErrorKind::StorageFull => write!(
+                f,
+                "{step} `{file}` failed: {cause}; make room on the disk and start again: what the log has is still there"
+            ),
             Self::Disk { step, file, cause } => write!(
                 f,
                 "{step} `{file}` failed: {cause}; check the disk and the directory's rights, and start again"

@@ -4,6 +4,7 @@ use crate::activity::Activity;
 use barn::node::{ChunkUsage, Recovery};
 use barn_cluster::{Configuration, Directory};
 use barn_heap::{Purpose, Usage};
+use barn_layout::heap::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ pub struct PurposeStatus {
 }
 
 impl PurposeStatus {
-    /// The purposes that use something.
+    /// The purposes that use something, and what is used for none of them: together, all that is held.
     pub(crate) fn all(usage: &Usage) -> Vec<Self> {
         let one = |purpose: Purpose| {
             let used = usage.of(purpose);
@@ -122,7 +123,17 @@ impl PurposeStatus {
                 held_bytes: used.block_bytes,
             }
         };
-        Purpose::ALL.into_iter().map(one).filter(|status| status.held_bytes > 0).collect()
+        let blocks = |purpose: &str, blocks: usize| {
+            let held_bytes = (blocks * BLOCK_BYTES) as u64;
+            Self { purpose: purpose.into(), held_bytes, ..Self::default() }
+        };
+        let for_none = [
+            // Freed, and its readers have not left yet.
+            blocks("waiting", usage.waiting_blocks),
+            blocks("worn", usage.worn_blocks),
+            blocks("bookkeeping", usage.table_blocks),
+        ];
+        Purpose::ALL.into_iter().map(one).chain(for_none).filter(|status| status.held_bytes > 0).collect()
     }
 }
 

@@ -236,6 +236,13 @@ impl NodeService {
             let _ = coordinator.tick(now);
             self.spaces.tick(now, coordinator.configuration());
         }
+        let Self { participant, tables, coordinator, directory, .. } = self;
+        if let Some(heap) = participant.as_mut().and_then(Participant::heap_mut) {
+            match coordinator {
+                Some(coordinator) => tables.tend(heap, coordinator.configuration()),
+                None => tables.tend(heap, &directory.configuration()),
+            }
+        }
         self.publish();
         self.checkpoint();
         self.idle();

@@ -69,7 +69,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         }
         Swapped::Different(version) => super::no(&format!(
             "`{}` has version {version}, not {}: nothing was changed",
-            entry::line(&key),
+            entry::shortened(&key),
             args.version
         )),
         Swapped::Absent => args.table.missing(&key),

@@ -13,7 +13,8 @@ use crate::entry;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  barn del greeting\n  barn scan --prefix tmp: --keys-only | barn del -")]
 pub struct Args {
-    /// The keys; `-` takes them from standard input, one a line, as `barn scan --keys-only` prints them.
+    /// The keys; `-` alone takes them from standard input, one a line, as `barn scan --keys-only` prints
+    /// them.
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<OsString>,
 

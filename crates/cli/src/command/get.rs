@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal, Write};
 use barn::{Answers, Found, Way};
 use serde_json::Value;
 
-use crate::command::Exit;
 use crate::command::key::{TableArgs, is_lone_dash};
+use crate::command::{Exit, one_of};
 use crate::duration;
 use crate::entry;
 
@@ -15,13 +15,14 @@ use crate::entry;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  barn get greeting\n  barn get --json user:1 user:2 | jq '.[].value'")]
 pub struct Args {
-    /// The keys; `-` takes them from standard input, one a line, as `barn scan --keys-only` prints them.
+    /// The keys; `-` alone takes them from standard input, one a line, as `barn scan --keys-only` prints
+    /// them.
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<OsString>,
 
     /// How the table is read: by this process itself (one-sided), by asking the node (request), or
     /// whichever is faster (auto).
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = one_of::<Way>(Way::CHOICES.map(Way::name)))]
     pub way: Way,
 
     /// Say version and expiry, too, on standard error.

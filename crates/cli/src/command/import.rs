@@ -5,14 +5,14 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use barn::{Barn, Kind, Put, Table, TableError, TableOptions, Write, Written};
 use serde_json::json;
 
-use crate::command::{Exit, print_json, say};
+use crate::command::{Exit, one_of, print_json, say};
 use crate::entry;
 use crate::failure::Failure;
 use crate::node::{NodeArgs, explained};
@@ -38,8 +38,8 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME", default_value = "default", env = "BARN_TABLE")]
     pub table: String,
 
-    /// Make the table, of this design, if it is not there: hopscotch, cuckoo, cache or tree.
-    #[arg(long, value_name = "KIND")]
+    /// Make the table, of this design, if it is not there.
+    #[arg(long, value_name = "KIND", value_parser = one_of::<Kind>(Kind::ALL.map(Kind::name)))]
     pub create: Option<Kind>,
 
     /// The form of the file [default: what its name ends in; jsonl otherwise].
@@ -87,7 +87,12 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
     let path = args.file.as_deref().filter(|path| *path != Path::new("-"));
     let name = path.map_or("standard input".into(), |path| path.display().to_string());
     let (file, length): (Box<dyn Read>, Option<u64>) = match path {
-        None => (Box::new(io::stdin().lock()), None),
+        None => {
+            if io::stdin().is_terminal() {
+                anstream::eprintln!("Type the entries, one a line; Ctrl-D ends them.");
+            }
+            (Box::new(io::stdin().lock()), None)
+        }
         Some(path) => {
             let file = File::open(path).map_err(|error| Failure::plain(format!("{name}: {error}")))?;
             let metadata = file.metadata()?;
@@ -199,7 +204,7 @@ impl Import<'_> {
             match outcome {
                 Ok(Written::Stored) => self.tally.stored += 1,
                 Ok(Written::Kept) => self.tally.kept += 1,
-                Err(error) => wrong.push((*line, entry::line(&entry.key), error)),
+                Err(error) => wrong.push((*line, entry::shortened(&entry.key), error)),
             }
         }
         if let Err(error) = whole {

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use barn::{Table, VALUE_BYTES_MAX};
+use clap::ValueHint;
 
 use crate::command::{Exit, usage};
 use crate::entry;
@@ -16,7 +17,7 @@ use crate::node::{NodeArgs, open_table};
 #[derive(Debug, clap::Args)]
 pub struct TableArgs {
     /// The table.
-    #[arg(short, long, value_name = "NAME", default_value = "default", env = "BARN_TABLE")]
+    #[arg(short, long, value_name = "NAME", default_value = "default", env = "BARN_TABLE", value_hint = ValueHint::Other)]
     pub table: String,
 
     /// Keys on the command line are base64, as `key_base64` of --json is: for keys that are not text.
@@ -50,6 +51,9 @@ impl TableArgs {
         if !is_lone_dash(texts) {
             return texts.iter().map(|text| self.key(text)).collect();
         }
+        if io::stdin().is_terminal() {
+            anstream::eprintln!("Type the keys, one a line; Ctrl-D ends them.");
+        }
         let mut lines = Vec::new();
         io::stdin().lock().read_to_end(&mut lines)?;
         let lines = lines.strip_suffix(b"\n").unwrap_or(&lines);
@@ -65,7 +69,7 @@ impl TableArgs {
 
     /// Says that a key is not there, on standard error.
     pub fn missing(&self, key: &[u8]) -> Exit {
-        super::no(&format!("no key `{}` in table `{}`", entry::line(key), self.table))
+        super::no(&format!("no key `{}` in table `{}`", entry::shortened(key), self.table))
     }
 }
 

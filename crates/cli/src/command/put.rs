@@ -23,7 +23,8 @@ pub struct Args {
     #[command(flatten)]
     pub value: ValueArgs,
 
-    /// How long the value is there for, such as 500ms, 30s, 5m, 12h or 7d [default: for ever].
+    /// How long the value is there for, such as 500ms, 30s, 5m, 12h or 7d; a number alone is seconds
+    /// [default: for ever].
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<Time>,
 
@@ -68,7 +69,7 @@ pub fn run(args: &Args, json: bool) -> io::Result<Exit> {
         super::print_json(&object.into())?;
     }
     if !stored {
-        let name = entry::line(&key);
+        let name = entry::shortened(&key);
         return Ok(super::no(&format!("`{name}` is there already: nothing was changed")));
     }
     Ok(Exit::Ok)

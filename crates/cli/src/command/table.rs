@@ -25,9 +25,10 @@ pub struct Args {
 pub enum Action {
     /// Make a table with options of its own. (`barn put` makes one with defaults.)
     ///
-    /// Three designs: `hopscotch` (FaRM's: one READ in the common case, and transactions), `cuckoo`
-    /// (Pilaf's: entries that prove themselves by checksums) and `cache` (HERD's: its memory is fixed,
-    /// and the oldest values are forgotten).
+    /// Four designs: `hopscotch` (FaRM's: one READ in the common case, and transactions), `cuckoo`
+    /// (Pilaf's: entries that prove themselves by checksums), `cache` (HERD's: its memory is fixed, and the
+    /// oldest values are forgotten) and `tree` (Cell's: keys of up to 128 bytes in their order, and ranges
+    /// of them).
     ///
     /// With --json the document is { "name", "kind", "shards", … }. Ends with 1 if there is a table of
     /// this name.

@@ -1,9 +1,10 @@
 //! Memory, its limits, and the ways in which a process shares it.
 
 use super::{Check, Status};
+use crate::bytes::human;
 use crate::machine::kernel::{self, Limit};
 use crate::machine::memory::{Memory, numa_nodes};
-use crate::machine::{Machine, Source, bytes, rdma};
+use crate::machine::{Machine, Source, rdma};
 
 const GROUP: &str = "Memory";
 /// One region of 2 GiB, the largest, with as much again to copy it into.
@@ -27,7 +28,7 @@ fn total(memory: &Memory) -> Check {
     if memory.total_bytes == 0 {
         return Check::new(GROUP, "memory", Status::Note, "unknown", why).fix("mount -t proc proc /proc");
     }
-    let found = format!("{} available of {}", bytes(memory.available_bytes), bytes(memory.total_bytes));
+    let found = format!("{} available of {}", human(memory.available_bytes), human(memory.total_bytes));
     let status = if memory.available_bytes < COMFORTABLE_BYTES { Status::Note } else { Status::Good };
     Check::new(GROUP, "memory", status, found, why)
         .fix("ps -eo rss,pid,comm --sort=-rss | head   # see who holds it")
@@ -38,7 +39,7 @@ fn limit(memory: &Memory) -> Check {
     match memory.limit_bytes {
         Some(limit) if limit < memory.total_bytes || memory.total_bytes == 0 => {
             let status = if limit < COMFORTABLE_BYTES { Status::Limits } else { Status::Note };
-            Check::new(GROUP, "cgroup memory limit", status, bytes(limit), why).fix(
+            Check::new(GROUP, "cgroup memory limit", status, human(limit), why).fix(
                 "docker update --memory 8g --memory-swap 8g CONTAINER   # or: sudo systemctl set-property UNIT MemoryMax=8G",
             )
         }
@@ -56,8 +57,8 @@ fn locked(source: &Source) -> Check {
     };
     let (status, found) = match soft {
         Limit::Unlimited => (Status::Good, "unlimited".into()),
-        Limit::AtMost(most) if rdma::ports(source).is_empty() => (Status::Note, bytes(most)),
-        Limit::AtMost(most) => (Status::Limits, bytes(most)),
+        Limit::AtMost(most) if rdma::ports(source).is_empty() => (Status::Note, human(most)),
+        Limit::AtMost(most) => (Status::Limits, human(most)),
     };
     Check::new(GROUP, "locked memory", status, found, why).fix(fix)
 }
@@ -67,7 +68,7 @@ fn swap(memory: &Memory) -> Check {
     if memory.swap_bytes == 0 {
         return Check::new(GROUP, "swap", Status::Good, "none", why);
     }
-    Check::new(GROUP, "swap", Status::Note, bytes(memory.swap_bytes), why)
+    Check::new(GROUP, "swap", Status::Note, human(memory.swap_bytes), why)
         .fix("sudo sysctl -w vm.swappiness=1   # or: sudo swapoff -a")
 }
 
@@ -86,7 +87,7 @@ fn dev_shm(source: &Source, machine: &Machine) -> Check {
         return Check::new(GROUP, "/dev/shm", Status::Note, "not mounted, or unknown", why)
             .fix("sudo mount -t tmpfs -o size=50% tmpfs /dev/shm");
     };
-    let found = format!("{} free of {}", bytes(space.free), bytes(space.total));
+    let found = format!("{} free of {}", human(space.free), human(space.total));
     // Docker's default of 64 MiB is the usual surprise.
     let small = space.total < (1 << 30) && machine.memory_bytes > (2 << 30);
     let status = if small { Status::Note } else { Status::Good };

@@ -43,7 +43,8 @@ impl<R: BufRead> Reader<R> {
         let line: Line = serde_json::from_slice(self.bytes.trim_ascii()).map_err(|error| {
             // The parser counts lines of its own.
             let why = error.to_string();
-            why.split(" at line 1").next().unwrap_or(&why).to_owned()
+            let why = why.split(" at line 1").next().unwrap_or(&why);
+            if error.is_syntax() { format!("not JSON: {why}") } else { why.to_owned() }
         })?;
         let key = bytes("key", line.key.as_deref(), line.key_base64.as_deref())?;
         let value = bytes("value", line.value.as_deref(), line.value_base64.as_deref())?;

@@ -145,6 +145,11 @@ impl Heap {
         !self.quarantine.is_empty() && (self.short || few)
     }
 
+    /// Whether blocks wait for readers to leave.
+    pub fn has_waiting(&self) -> bool {
+        !self.quarantine.is_empty()
+    }
+
     /// Begins a new epoch, which it gives. Readers that begin from now on see no pointer into a
     /// block that waits already.
     pub fn next_epoch(&mut self) -> u64 {

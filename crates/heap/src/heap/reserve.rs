@@ -108,9 +108,42 @@ impl Heap {
                 // They were reserved just now.
                 let _ = self.release(slot.address);
             }
-            return Err(AllocError::TooLarge { bytes, count });
+            // There was no memory left to divide as it should be.
+            let blocks = Size::for_object(bytes).map_or(1, |size| size.run_blocks);
+            return Err(self.lacking(blocks as u64));
         }
         Ok(array)
+    }
+
+    /// Whether the budget has so many bytes left: for whoever takes them in many pieces, and would
+    /// otherwise learn that they are too many when it has taken everything.
+    pub fn check_budget(&mut self, bytes: u64) -> Result<(), AllocError> {
+        let blocks = bytes.div_ceil(BLOCK_BYTES as u64);
+        if blocks > self.blocks_in_budget() {
+            self.fall_short();
+            return Err(self.lacking(blocks));
+        }
+        Ok(())
+    }
+
+    /// Memory is needed: what is kept only to save work is given up, and what waits for its readers is
+    /// wanted soon.
+    fn fall_short(&mut self) {
+        self.slabs.spares().into_iter().for_each(|run| self.retire(run));
+        self.short = true;
+    }
+
+    /// Why so many blocks cannot be had.
+    fn lacking(&self, blocks: u64) -> AllocError {
+        match blocks > self.blocks_in_budget() {
+            true => AllocError::Budget {
+                budget_bytes: self.budget_bytes,
+                held_bytes: self.usage.held_bytes,
+                needed_bytes: blocks * BLOCK_BYTES as u64,
+                waiting_bytes: (self.usage.waiting_blocks * BLOCK_BYTES) as u64,
+            },
+            false => AllocError::Full { blocks: blocks as usize },
+        }
     }
 
     /// A region in which what is put now leaves room for what belongs to it later: the first of which
@@ -298,13 +331,8 @@ impl Heap {
         if let Some(run) = self.reopen(size, purpose, only)? {
             return Ok(run);
         }
-        if self.blocks_in_budget() < size.run_blocks as u64 {
-            return Err(AllocError::Budget {
-                budget_bytes: self.budget_bytes,
-                held_bytes: self.usage.held_bytes,
-                needed_bytes: (size.run_blocks * BLOCK_BYTES) as u64,
-                waiting_bytes: (self.usage.waiting_blocks * BLOCK_BYTES) as u64,
-            });
+        if size.run_blocks as u64 > self.blocks_in_budget() {
+            return Err(self.lacking(size.run_blocks as u64));
         }
         let mut candidates = match only {
             Some(only) => only..only + 1,
@@ -312,7 +340,7 @@ impl Heap {
         };
         let (region, first_block) = candidates
             .find_map(|at| self.regions[at].find_free(size.run_blocks).map(|first| (at, first)))
-            .ok_or(AllocError::Full { blocks: size.run_blocks })?;
+            .ok_or_else(|| self.lacking(size.run_blocks as u64))?;
         let floor = self.regions[region].carve(first_block, size, purpose)?;
         self.recorded_blocks(region, first_block..first_block + size.run_blocks);
         if floor != Floor::default() && self.changes.is_some() {

@@ -124,8 +124,8 @@ impl Owner {
         let (bytes, log_bytes) =
             (words * WORD_BYTES as u64, self.storage.space.log_words() * WORD_BYTES as u64);
         Refused::Invalid(format!(
-            "an entry of {bytes} bytes does not fit the cache, whose log has {log_bytes} bytes of {}: make it \
-             larger (memory_bytes)",
+            "an entry of {bytes} bytes does not fit the cache, whose log has {log_bytes} bytes of {}: make one \
+             with more memory (--memory, memory_bytes)",
             self.stats.memory_bytes
         ))
     }

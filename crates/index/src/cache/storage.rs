@@ -37,6 +37,7 @@ impl Storage {
     }
 
     fn reserve(&mut self, heap: &mut Heap, memory_bytes: u64) -> Result<(), Refused> {
+        heap.check_budget(memory_bytes).map_err(|error| Refused::Full(error.to_string()))?;
         let mut left = memory_bytes / BLOCK_BYTES as u64;
         let mut blocks_max = (CHUNK_BYTES_MAX / BLOCK_BYTES) as u64;
         while left > 0 {

@@ -14,10 +14,9 @@ use zerocopy::IntoBytes;
 /// About how many bytes a page has.
 const PAGE_BYTES: u32 = 256 << 10;
 
-/// A walk through a table: every key that is there all the time is met at least once, in no order but that of a
-/// tree. What
-/// comes or goes meanwhile may be met or not. If a node is lost on the way, its shard is walked through
-/// from the start again: what it has met may be met twice.
+/// A walk through a table: every key that is there all the time is met once, in no order but that of a tree;
+/// in a cache, if it is put again meanwhile, perhaps twice. What comes or goes meanwhile may be met or not. If a
+/// node is lost on the way, its shard is walked through from the start again: what it has met may be met twice.
 #[derive(Debug)]
 pub struct Scan {
     table: Table,

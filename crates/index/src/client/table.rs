@@ -33,13 +33,26 @@ pub enum Way {
     Mix(u8),
 }
 
+impl Way {
+    /// Those that people choose from.
+    pub const CHOICES: [Self; 3] = [Self::OneSided, Self::Request, Self::Auto];
+
+    /// The name that people use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OneSided => "one-sided",
+            Self::Request => "request",
+            Self::Auto => "auto",
+            Self::Mix(_) => "mix",
+        }
+    }
+}
+
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OneSided => f.pad("one-sided"),
-            Self::Request => f.pad("request"),
-            Self::Auto => f.pad("auto"),
             Self::Mix(percent) => write!(f, "{percent} % by request"),
+            named => f.pad(named.name()),
         }
     }
 }
@@ -48,9 +61,9 @@ impl std::str::FromStr for Way {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        [Self::OneSided, Self::Request, Self::Auto]
+        Self::CHOICES
             .into_iter()
-            .find(|way| way.to_string() == name)
+            .find(|way| way.name() == name)
             .ok_or_else(|| format!("no way `{name}` to read: one-sided, request or auto"))
     }
 }

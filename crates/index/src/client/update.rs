@@ -10,6 +10,12 @@ use barn_layout::table::{Operation, Outcome};
 use barn_transaction::Waits;
 use std::time::Duration;
 
+/// A node that has no memory now, and will have some when readers have left what was freed, is asked again
+/// after so long ...
+const SHORT_PAUSE: Duration = Duration::from_millis(50);
+/// ... and so often: readers leave in a part of a lease, and those who do not must not keep everybody waiting.
+const SHORT_TRIES: u32 = 40;
+
 /// How a value is put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Put {
@@ -191,6 +197,7 @@ impl Table {
         let Buffers { message, answer } = &mut buffers;
         wire::begin(message, shard.part.table, shard.part.shard, 1);
         wire::add_update(message, update);
+        let mut short_tries = SHORT_TRIES;
         loop {
             self.ask(shard, Method::Update, message, answer, waits.left()).await?;
             let told = next_answer(&mut &answer[..]).map_err(malformed)?;
@@ -199,6 +206,12 @@ impl Table {
                     if !waits.next().await {
                         return Err(TableError::Contended.into());
                     }
+                }
+                Outcome::Short => {
+                    if short_tries == 0 || !waits.next_after(SHORT_PAUSE).await {
+                        return Err(TableError::Full { why: text(&told) }.into());
+                    }
+                    short_tries -= 1;
                 }
                 outcome => {
                     return Ok(Done { outcome, version: told.version, value: told.value.to_vec() });
@@ -283,6 +296,7 @@ impl Table {
             }
         }
         let (mut message, mut answer) = (Vec::new(), Vec::new());
+        let mut short_tries = SHORT_TRIES;
         for (shard, left) in self.inner.shards.iter().zip(&mut left) {
             while !left.is_empty() {
                 let count = batch(left, |at| {
@@ -293,19 +307,35 @@ impl Table {
                 left[..count].iter().for_each(|at| wire::add_update(&mut message, &update(*at)));
                 self.ask(shard, Method::Update, &message, &mut answer, waits.left()).await?;
                 let mut rest = &answer[..];
-                let mut again = Vec::new();
+                let (mut again, mut short) = (Vec::new(), None);
                 for at in left.drain(..count) {
-                    match judge(&next_answer(&mut rest).map_err(malformed)?) {
+                    let told = next_answer(&mut rest).map_err(malformed)?;
+                    match judge(&told) {
                         Ok(Outcome::Again) => again.push(at),
+                        Ok(Outcome::Short) => {
+                            again.push(at);
+                            short = Some(text(&told));
+                        }
                         done => each(at, done)?,
                     }
                 }
-                if !again.is_empty() {
-                    left.splice(0..0, again);
+                if again.is_empty() {
+                    continue;
+                }
+                let Some(why) = short else {
                     if !waits.next().await {
                         return Err(TableError::Contended.into());
                     }
+                    left.splice(0..0, again);
+                    continue;
+                };
+                if short_tries > 0 && waits.next_after(SHORT_PAUSE).await {
+                    short_tries -= 1;
+                    left.splice(0..0, again);
+                    continue;
                 }
+                // Each is told for itself: others may find room.
+                again.into_iter().try_for_each(|at| each(at, Err(TableError::Full { why: why.clone() })))?;
             }
         }
         Ok(())
@@ -322,12 +352,16 @@ pub(super) fn batch(left: &[usize], bytes: impl Fn(usize) -> usize) -> usize {
     fitting.count().max(1)
 }
 
+/// The reason that an answer gives.
+fn text(told: &Answer<'_>) -> String {
+    String::from_utf8_lossy(told.value).into_owned()
+}
+
 /// What an answer means, if it is not an error.
 pub(super) fn judge(told: &Answer<'_>) -> Result<Outcome, TableError> {
-    let text = || String::from_utf8_lossy(told.value).into_owned();
     match told.outcome {
-        Outcome::Full => Err(TableError::Full { why: text() }),
-        Outcome::NotANumber => Err(TableError::NotANumber { why: text() }),
+        Outcome::Full => Err(TableError::Full { why: text(told) }),
+        Outcome::NotANumber => Err(TableError::NotANumber { why: text(told) }),
         Outcome::Invalid => Err(said_no(told.value)),
         outcome => Ok(outcome),
     }

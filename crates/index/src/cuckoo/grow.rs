@@ -48,7 +48,9 @@ impl Owner {
         }
         let grown = self.grow_table(heap);
         self.refused = match &grown {
-            Err(Trouble::Full(why)) if self.table.slots * 2 > CHUNK_SLOTS => Some((why.clone(), SPARED)),
+            Err(Trouble::Full(why)) if self.table.slots * 2 > CHUNK_SLOTS && !heap.has_waiting() => {
+                Some((why.clone(), SPARED))
+            }
             _ => None,
         };
         grown

@@ -135,7 +135,13 @@ impl Table {
         slots: u64,
     ) -> Result<Self, Trouble> {
         if slots > SLOTS_MAX {
-            return Err(Trouble::Full(format!("{slots} places are more than one shard can have")));
+            return Err(Trouble::Full(format!(
+                "{slots} places are more than one shard can have: ask for a smaller capacity, or for more \
+                 shards"
+            )));
+        }
+        if slots > CHUNK_SLOTS {
+            heap.check_budget(Chunk::bytes(slots) as u64)?;
         }
         let mut table = Self::nowhere(Salt::new(seed, part, generation), purpose, generation, slots);
         let made = table.make(heap);

@@ -22,6 +22,7 @@ mod one_bucket;
 mod owner;
 mod rebuild;
 mod reopen;
+mod scan;
 mod shape;
 mod tagged;
 #[cfg(test)]

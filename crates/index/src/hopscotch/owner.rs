@@ -1,6 +1,6 @@
 //! The node's side of a shard.
 
-use super::bucket::{self, Entry, Slots, entry_version};
+use super::bucket::{self, Entry, entry_version};
 use super::change::{Effect, Failure, Work};
 use super::count::count;
 use super::directory::{Directory, Excerpt, Segment};
@@ -10,6 +10,7 @@ use super::local::{Peek, finish};
 use super::one_bucket::{OneBucket, Scratch};
 use super::rebuild::{self, Moving};
 use super::reopen;
+use super::scan::InOrder;
 use super::shape::Shape;
 use crate::error::Refused;
 use crate::hash::scale;
@@ -20,6 +21,7 @@ use crate::objects::Objects;
 use crate::options::TableOptions;
 use crate::outside::{Outside, outside_version};
 use barn_heap::{AllocError, Heap};
+use barn_layout::table::CURSOR_END;
 use barn_layout::{Address, planted};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +36,8 @@ const RESEED_STEP: f64 = 0.02;
 /// A split that failed for want of memory costs as much as one that did not: so many changes later it is
 /// tried again.
 const SPLIT_PATIENCE: u32 = 200;
+/// The most segments that a shard is made for: of the usual size, 1 TiB.
+const SEGMENTS_MAX: u64 = 1 << 22;
 /// Segments that are made at a time ahead of their use: about 30 µs each.
 const MADE_AHEAD: usize = 4;
 
@@ -92,8 +96,18 @@ impl Owner {
         let capacity = options.capacity.div_ceil(u64::from(part.shards.max(1))).max(1);
         let per_segment = shape.segment_slots() as f64 * FILL_WANTED;
         let wanted = (capacity as f64 / per_segment).ceil() as u64;
-        let budget = heap.usage().budget_bytes / ((shape.homes + 1) * shape.stride) as u64;
-        let base = wanted.clamp(1, budget.clamp(1, 1 << 22)) as usize;
+        if wanted > 1 {
+            // What is made ahead, a little at a time, must not end in the middle.
+            let checked = heap.check_budget(wanted.saturating_mul(shape.segment_bytes() as u64));
+            checked.map_err(|error| Refused::Full(error.to_string()))?;
+        }
+        if wanted > SEGMENTS_MAX {
+            return Err(Refused::Full(format!(
+                "{capacity} keys are more than one shard can be made for: ask for a smaller capacity, or for \
+                 more shards"
+            )));
+        }
+        let base = wanted.max(1) as usize;
         let mut owner = Self::over(shape, options.seed, Directory::new(vec![UNMADE; base]));
         // At least one, so that a node without room says so at once.
         owner.make_segment(heap, 0).map_err(|error| refused(Failure::Full(error.to_string())))?;
@@ -475,48 +489,30 @@ impl Shard for Owner {
         cursor: u64,
         each: &mut dyn FnMut(&[u8], &Found) -> bool,
     ) -> Result<Option<u64>, Refused> {
-        // The cursor is a hash: segments are gone through in the order of the hashes that they cover,
-        // which splitting does not change.
-        let places = self.directory.places().len() as u64;
-        let mut place = scale(cursor & !POSITION_MASK, places) as usize;
-        let mut position = cursor & POSITION_MASK;
-        while place < places as usize {
+        // The cursor is the hash from which to go on: splitting changes neither hashes nor their order.
+        let places = self.directory.places().len();
+        let mut place = scale(cursor, places as u64) as usize;
+        let mut segment_in_order = InOrder::default();
+        while place < places {
             let number = self.directory.places()[place];
             let Some(&segment) = self.segments.get(number as usize) else {
                 place += 1;
                 continue;
             };
-            let (mut body, mut more) = (Vec::new(), true);
-            // Within a segment it goes by buckets, if it still is the same segment.
-            let mark = u64::from(segment.incarnation.wrapping_add(u32::from(segment.seed))) & 0xfff;
-            let start = if position & 0xfff == mark { (position >> 12) as usize } else { 0 };
-            position = 0;
-            for index in start..=self.shape.homes {
-                let mut next = Some((segment.bucket(index, &self.shape), false));
-                while let Some((pointer, is_chain)) = next.take() {
-                    let header = heap.read(pointer.address, &mut body).map_err(|_| refused(Failure::Gone))?;
-                    let object = (pointer.address, header.word.version());
-                    let slots = match is_chain {
-                        true => Slots::of_chain(&body, &self.shape),
-                        false => Slots::of_bucket(&body, &self.shape),
-                    };
-                    for at in 0..slots.count() {
-                        if let Some((control, entry)) = slots.entry(at) {
-                            more &= self.peek_found(heap, object, control, entry, each);
-                        }
-                    }
-                    if let Some(chain) = bucket::chain(&body).filter(|_| !is_chain) {
-                        next = Some((chain.pointer(pointer.address, &self.shape), true));
-                    }
+            let gathered = segment_in_order.gather(heap, &segment, &self.shape, (self.seed, cursor));
+            gathered.map_err(|_| refused(Failure::Gone))?;
+            let (mut more, mut last) = (true, None);
+            for (hash, object, control, entry) in segment_in_order.entries(&self.shape) {
+                // Keys of one hash are not parted, nor is the last of all hashes begun with: it means the end.
+                if !more && last != Some(hash) && hash != CURSOR_END {
+                    return Ok(Some(hash));
                 }
-                if !more && index < self.shape.homes {
-                    let next = ((index as u64 + 1) << 12 | mark) & POSITION_MASK;
-                    return Ok(Some(scan_hash(place as u64, places) | next));
-                }
+                more &= self.peek_found(heap, object, control, entry, each);
+                last = Some(hash);
             }
             place = self.directory.span(place, segment.depth).end;
-            if !more && place < places as usize {
-                return Ok(Some(scan_hash(place as u64, places)));
+            if !more && place < places {
+                return Ok(Some(first_hash(place as u64, places as u64)));
             }
         }
         Ok(None)
@@ -656,14 +652,6 @@ impl Shard for Owner {
         self.uncounted.clear();
         self.stats = ShardStats::default();
     }
-}
-
-/// The bits of a scan's cursor that say where in a segment it is.
-const POSITION_MASK: u64 = 0xff_ffff;
-
-/// A hash at the start of a place whose last bits are free for a position.
-fn scan_hash(place: u64, places: u64) -> u64 {
-    first_hash(place, places).next_multiple_of(POSITION_MASK + 1)
 }
 
 /// The first hash of a place.

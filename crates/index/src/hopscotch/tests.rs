@@ -183,6 +183,36 @@ fn a_table_does_what_a_map_does() {
     }
 }
 
+/// Segments are split between a scan's pages, and pages end within segments.
+#[test]
+fn a_scan_meets_what_stays_once_however_the_table_grows() {
+    let mut world = World::new(small(), 256);
+    let value = |number: u32| vec![7; if number.is_multiple_of(20) { 200 } else { 20 }];
+    for number in 0..3000u32 {
+        world.put(&number.to_le_bytes(), &value(number), 0).unwrap();
+    }
+    let (mut met, mut newest, mut cursor) = (HashMap::new(), 3000u32, 0);
+    loop {
+        let mut page = 0;
+        let scanned = world.owner.scan(&world.heap, cursor, &mut |key, _| {
+            *met.entry(key.to_vec()).or_insert(0) += 1;
+            page += 1;
+            page < 100
+        });
+        let Some(next) = scanned.unwrap() else { break };
+        assert!(next > cursor, "it gets on");
+        cursor = next;
+        for number in newest..newest + 150 {
+            world.put(&number.to_le_bytes(), &value(number), 0).unwrap();
+        }
+        newest += 150;
+    }
+    assert!(world.owner.stats().grown > 1, "it grew meanwhile");
+    for number in 0..3000u32 {
+        assert_eq!(met.get(&number.to_le_bytes()[..]), Some(&1), "{number}");
+    }
+}
+
 #[test]
 fn an_entry_keeps_its_version_while_its_neighbours_change() {
     let mut world = World::new(small(), 64);

@@ -36,7 +36,8 @@ use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zerocopy::IntoBytes;
 
-/// Starts the refusal of a request about a table that the node has not heard of: ask again.
+/// Starts the refusal of a request about a table that the node has not heard of, or for whose shard it has no
+/// memory until readers have left what was freed: ask again.
 pub const NOT_YET: &str = "not yet: ";
 /// Starts the refusal of a request about a shard that is not held here.
 pub const NOT_HERE: &str = "not here: ";
@@ -48,6 +49,10 @@ const NO_LOG: &str = "keeps no log: start it with a data directory (--data), or 
 const GET_GROUP: usize = 32;
 /// The same of changes, which look at more of it.
 const UPDATE_GROUP: usize = 8;
+
+/// How many pieces of what can wait are done for a shard as time passes: about a millisecond, ten times
+/// in each lease.
+const TENDED_AT_ONCE: usize = 8;
 
 /// Longer values are left out of pages.
 const PAGE_VALUE_BYTES_MAX: usize = 256 << 10;
@@ -245,8 +250,22 @@ impl Tables {
             }
         };
         let Request { held, heap, handled, .. } = at;
-        held.shard.tend(heap);
+        // Whoever looks at the counts should not change them.
+        if method != Method::Stats {
+            held.shard.tend(heap);
+        }
         done.map(|()| handled).map_err(|error| error.to_string())
+    }
+
+    /// Does some of what can wait, as time passes: a table that was dropped is given up, and a shard gets
+    /// ready, though nobody asks for any.
+    pub fn tend(&mut self, heap: &mut Heap, configuration: &Configuration) {
+        if configuration.version > self.swept {
+            self.sweep(heap, configuration);
+        }
+        for (_, held) in &mut self.shards {
+            (0..TENDED_AT_ONCE).for_each(|_| held.shard.tend(heap));
+        }
     }
 
     /// Whether a request is about a shard that is kept in memory only.
@@ -292,7 +311,11 @@ impl Tables {
             Kind::Cache => cache::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
             Kind::Tree => tree::Owner::new(heap, &options, part).map(|owner| Box::new(owner) as _),
         };
-        let shard_made = made.map_err(|refused| refused.to_string())?;
+        let shard_made = made.map_err(|refused| match refused {
+            // What was freed is had as soon as its readers have left.
+            Refused::Full(why) if heap.has_waiting() => format!("{NOT_YET}{why}"),
+            refused => refused.to_string(),
+        })?;
         tracing::info!(table = placed.name, number = table, shard, kind = %options.kind, "a shard was made");
         let held = Held { options, shards: part.shards, made: configuration.version, shard: shard_made };
         held.note(heap, table, shard);

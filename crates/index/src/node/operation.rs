@@ -38,7 +38,10 @@ pub fn apply(
             done(outcome, version, expires, &said);
         }
         Err(Refused::Busy) => done(Outcome::Again, 0, 0, &[]),
-        Err(Refused::Full(why)) => done(Outcome::Full, 0, 0, why.as_bytes()),
+        Err(Refused::Full(why)) => {
+            let outcome = if heap.has_waiting() { Outcome::Short } else { Outcome::Full };
+            done(outcome, 0, 0, why.as_bytes());
+        }
         Err(Refused::Invalid(why)) => done(Outcome::Invalid, 0, 0, why.as_bytes()),
     }
 }
@@ -64,9 +67,9 @@ fn decide<'v>(
         (Operation::Add, _) => match add(found.map(|found| &found.value[..]), update.operand as i64) {
             Ok(sum) => {
                 *said = sum.to_string().into_bytes();
-                // A counter keeps the end that it was given.
-                if update.expires == 0 {
-                    *expires = found.map_or(0, |found| found.expires);
+                // A counter keeps the end that it was given when it was made, or none.
+                if let Some(found) = found {
+                    *expires = found.expires;
                 }
                 (Outcome::Done, Decision::Store { value: Cow::Owned(said.clone()), expires: *expires })
             }
@@ -83,14 +86,27 @@ fn add(value: Option<&[u8]>, by: i64) -> Result<i64, String> {
     let number = match value {
         None => 0,
         Some(bytes) => {
-            let text = std::str::from_utf8(bytes).ok();
-            let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();
-            text.and_then(|text| text.parse().ok())
-                .ok_or_else(|| format!("the value `{}` is not a whole number", shown()))?
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            text.parse().map_err(|_| not_a_number(bytes))?
         }
     };
     let sum: Option<i64> = i64::checked_add(number, by);
     sum.ok_or_else(|| format!("{number} and {by} together do not fit 64 bits"))
+}
+
+/// Why a value is no number that can be added to.
+#[cold]
+fn not_a_number(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let shown = text.chars().take(32).collect::<String>().escape_debug().to_string();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("the value `{shown}` does not fit 64 bits");
+    }
+    match text.trim().parse::<i64>() {
+        Ok(_) => format!("the value `{shown}` is not a whole number: put it without what is around it"),
+        Err(_) => format!("the value `{shown}` is not a whole number"),
+    }
 }
 
 #[cfg(test)]
@@ -128,5 +144,25 @@ mod tests {
         assert_eq!(add(Some(b"-5"), 6), Ok(1));
         assert!(add(Some(b"five"), 1).is_err_and(|why| why.contains("`five`")));
         assert!(add(Some(&i64::MAX.to_string().into_bytes()), 1).is_err());
+        assert!(
+            add(Some(b"18446744073709551615"), 1).is_err_and(|why| why.ends_with("does not fit 64 bits"))
+        );
+        assert!(
+            add(Some(b"5\n"), 1)
+                .is_err_and(|why| why.contains("`5\\n`") && why.ends_with("what is around it"))
+        );
+        assert!(add(Some(b"\xff"), 1).is_err() && add(Some(b""), 1).is_err() && add(Some(b"-"), 1).is_err());
+    }
+
+    #[test]
+    fn a_counter_keeps_the_end_that_it_was_made_with() {
+        for (there, wanted) in [(None, 500), (Some(0), 0), (Some(900), 900)] {
+            let found = there.map(|expires| Found { value: b"1".to_vec(), version: 7, expires });
+            let update = Update { expires: 500, ..update(Operation::Add, 1) };
+            let mut told = update.expires;
+            let (_, decision) = decide(&update, found.as_ref(), &mut told, &mut Vec::new());
+            assert!(matches!(decision, Decision::Store { expires, .. } if expires == wanted), "{there:?}");
+            assert_eq!(told, wanted);
+        }
     }
 }

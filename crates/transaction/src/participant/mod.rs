@@ -134,6 +134,8 @@ pub struct Participant {
     /// When the lease ends that was seen last.
     stands_until: Duration,
     sessions: Sessions,
+    /// When the heap's epoch began.
+    epoch_began: Duration,
     held: HashMap<TransactionId, Held>,
     outcomes: Outcomes,
     stats: ParticipantStats,
@@ -188,6 +190,7 @@ impl Participant {
             fenced: false,
             stands_until: Duration::ZERO,
             sessions: Sessions::default(),
+            epoch_began: Duration::ZERO,
             held: HashMap::new(),
             outcomes: Outcomes::default(),
             stats: ParticipantStats::default(),

@@ -177,8 +177,12 @@ impl Participant {
         self.look_at_lease();
         let now = self.clock.now();
         self.end_sessions(|session, lease| session.renewed + lease < now);
-        if self.heap.wants_epoch() {
+        // Where nobody is short of memory, what was freed is given back all the same, a lease later: what is
+        // held should be what is used.
+        let due = self.heap.has_waiting() && self.epoch_began + self.lease <= now;
+        if self.heap.wants_epoch() || due {
             self.heap.next_epoch();
+            self.epoch_began = now;
         }
         let oldest = self.sessions.oldest_epoch().unwrap_or_else(|| self.heap.epoch());
         self.heap.readers_left(oldest);

@@ -202,7 +202,7 @@ fn huge_pages(pages: &HugePages) -> String {
 
 /// The machine's facts, by name.
 pub(super) fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
-    let bytes = crate::machine::bytes;
+    let bytes = crate::bytes::human;
     let virtual_machine = match (&machine.hypervisor, machine.virtualised) {
         (Some(name), _) => format!("yes, {name}"),
         (None, true) => "yes".to_owned(),

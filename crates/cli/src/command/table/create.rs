@@ -5,7 +5,7 @@ use std::io;
 use barn::{Durability, Error, Kind, TableError, TableOptions};
 
 use crate::bytes::{Bytes, human};
-use crate::command::{Exit, no, print_json, say, usage};
+use crate::command::{Exit, no, one_of, print_json, say, usage};
 use crate::node::NodeArgs;
 
 /// How the table should be; its help is on [`super::Action::Create`].
@@ -18,12 +18,12 @@ pub struct Args {
     /// Its name.
     pub name: String,
 
-    /// Its design: hopscotch, cuckoo, cache or tree (whose keys are in order).
-    #[arg(long, default_value = "hopscotch")]
+    /// Its design.
+    #[arg(long, default_value = "hopscotch", value_parser = one_of::<Kind>(Kind::ALL.map(Kind::name)))]
     pub kind: Kind,
 
-    /// How many keys to make room for at once, over all shards; tables grow past it, but for `cache` (not
-    /// tree) [default: 1024].
+    /// How many keys to make room for at once, over all shards; tables grow past it. Of a cache, whose
+    /// memory is fixed, it decides how much is index: from an eighth to a half (not tree) [default: 1024].
     #[arg(long, value_name = "KEYS")]
     pub capacity: Option<u64>,
 
@@ -46,7 +46,7 @@ pub struct Args {
     /// When a change counts as made: memory (the table is empty after a restart of its node), logged
     /// (written to the node's log) or synced (on its disk) [default: what the node does; a cache is always
     /// in memory].
-    #[arg(long, value_name = "DURABILITY")]
+    #[arg(long, value_parser = one_of::<Durability>(Durability::ALL.map(Durability::name)))]
     pub durability: Option<Durability>,
 
     /// In how many parts the table is divided [default: one at each node].

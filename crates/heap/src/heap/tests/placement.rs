@@ -125,11 +125,16 @@ fn the_budget_is_kept_and_says_what_to_do() {
     let error = heap.reserve(a_block, None, Purpose::Objects).unwrap_err();
     assert!(matches!(error, AllocError::Budget { waiting_bytes: 0, .. }));
     assert!(error.to_string().contains("delete something, raise the budget or add a node"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("1 MiB more than the 3 MiB held would exceed the memory budget of 3 MiB")
+    );
     assert!(!heap.wants_epoch(), "nothing waits");
     heap.create(one.address, &[]).unwrap();
     free(&mut heap, one);
     let error = heap.reserve(100, None, Purpose::Objects).unwrap_err();
-    assert!(error.to_string().ends_with("1048576 bytes become free when their readers have left: try again"));
+    assert!(error.to_string().ends_with("1 MiB become free when their readers have left: try again"));
     assert!(heap.wants_epoch());
     let epoch = heap.next_epoch();
     heap.readers_left(epoch);
@@ -144,6 +149,44 @@ fn the_budget_is_kept_and_says_what_to_do() {
     assert_eq!(error, AllocError::Full { blocks: 1 });
     heap.add_region(RegionId(2), Words::private(2 << 20)).unwrap();
     heap.reserve(a_block, None, Purpose::Objects).unwrap();
+}
+
+#[test]
+fn what_is_too_much_is_known_before_it_is_taken() {
+    let mut heap = heap(1, 8);
+    heap.set_budget(8 << 20);
+    let held = heap.usage().held_bytes;
+    let left = heap.usage().budget_bytes - held;
+    assert_eq!(heap.check_budget(left), Ok(()));
+    let error = heap.check_budget(100 << 30).unwrap_err();
+    assert!(
+        matches!(error, AllocError::Budget { needed_bytes, held_bytes, .. } if needed_bytes == 100 << 30 && held_bytes == held)
+    );
+    assert_eq!(heap.usage().held_bytes, held, "nothing was taken");
+    // What waits is had soon, now that somebody needs it.
+    let one = create(&mut heap, &[7; 100], None).unwrap();
+    free(&mut heap, one);
+    assert!(heap.check_budget(left).is_err());
+    assert!(heap.wants_epoch());
+    let epoch = heap.next_epoch();
+    heap.readers_left(epoch);
+    assert_eq!(heap.check_budget(left), Ok(()));
+}
+
+/// Slots that are longer than they should be are no array of buckets: what lacks is memory.
+#[test]
+fn an_array_that_finds_longer_slots_only_says_what_lacks() {
+    let mut heap = heap(1, 4);
+    let per_block = Size::for_object(600).unwrap().slots();
+    let longer = Size::for_object(600).unwrap().larger().next().unwrap().slot_bytes - HEADER_BYTES;
+    heap.reserve(longer, None, Purpose::Objects).unwrap();
+    let error = loop {
+        match heap.reserve_uniform_array(600, per_block / 4, Purpose::Objects) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, AllocError::Full { blocks: 1 } | AllocError::Budget { .. }), "{error}");
 }
 
 /// A node with little memory and objects of many sizes: better a longer slot than none.
