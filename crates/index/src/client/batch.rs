@@ -242,9 +242,9 @@ impl Table {
         let all = first..first + keys.len();
         answers.looked[all.clone()].fill(Looked::Unsettled);
         if self.inner.shards.len() == 1 && self.way == Way::Request {
-            keys.iter().try_for_each(|key| self.key(key).map(|_| ()))?;
-            let (places, seed): (Vec<usize>, u64) = (all.clone().collect(), self.inner.options.seed);
-            self.request_many(0, &places, |at| Key::new(seed, keys[at - first]), answers, waits).await?;
+            keys.iter().try_for_each(|key| self.check_key(key))?;
+            let places: Vec<usize> = all.clone().collect();
+            self.request_many(0, &places, |at| keys[at - first], answers, waits).await?;
         } else if self.inner.shards.len() == 1 {
             for (group, keys) in keys.chunks(GROUP).enumerate() {
                 self.find_group(0, keys, first + group * GROUP, answers, waits).await?;
@@ -285,7 +285,7 @@ impl Table {
         let done = match by_request {
             true => {
                 let places: Vec<usize> = (first..end).collect();
-                self.request_many(shard, &places, |at| hashed[at - first], answers, waits).await
+                self.request_many(shard, &places, |at| hashed[at - first].bytes, answers, waits).await
             }
             false => self.look_many(link, hashed, first, answers, waits).await,
         };
@@ -349,9 +349,7 @@ impl Table {
         }
         for (shard, places) in by_shard.iter().enumerate() {
             if self.way == Way::Request {
-                let seed = self.inner.options.seed;
-                self.request_many(shard, places, |at| Key::new(seed, keys[at - first]), answers, waits)
-                    .await?;
+                self.request_many(shard, places, |at| keys[at - first], answers, waits).await?;
                 continue;
             }
             let mut one = Answers::new();
@@ -373,7 +371,7 @@ impl Table {
         &self,
         shard: usize,
         places: &[usize],
-        key: impl Fn(usize) -> Key<'k>,
+        key: impl Fn(usize) -> &'k [u8],
         answers: &mut Answers,
         waits: &mut Waits<'_>,
     ) -> Result<(), TableError> {
@@ -381,7 +379,7 @@ impl Table {
         let mut left = places.to_vec();
         let mut asked = std::mem::take(&mut answers.asked);
         while !left.is_empty() {
-            let count = batch(&left, |at| key(at).bytes.len());
+            let count = batch(&left, |at| key(at).len());
             let halved = count >= HALVED_MIN && self.client.reach().is_mapped();
             let first = if halved { count / 2 } else { count };
             let (mut again, [one, two]) = (Vec::new(), &mut asked);
@@ -389,7 +387,7 @@ impl Table {
             let ask = async |asked: &mut Asked, places: &[usize]| {
                 let Asked { message, reply } = asked;
                 wire::begin(message, link.part.table, link.part.shard, places.len() as u16);
-                places.iter().for_each(|at| wire::add_key(message, key(*at).bytes));
+                places.iter().for_each(|at| wire::add_key(message, key(*at)));
                 self.ask(link, Method::Get, message, reply, waits.left()).await
             };
             let (places, rest) = left[..count].split_at(first);

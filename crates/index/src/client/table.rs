@@ -215,10 +215,16 @@ impl Table {
 
     #[inline]
     pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> Result<Key<'a>, TableError> {
-        if bytes.len() > KEY_BYTES_MAX {
-            return Err(TableError::KeyTooLong { bytes: bytes.len() });
-        }
+        self.check_key(bytes)?;
         Ok(Key::new(self.inner.options.seed, bytes))
+    }
+
+    #[inline]
+    pub(super) fn check_key(&self, bytes: &[u8]) -> Result<(), TableError> {
+        match bytes.len() > KEY_BYTES_MAX {
+            true => Err(TableError::KeyTooLong { bytes: bytes.len() }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn check_value(&self, value: &[u8]) -> Result<(), TableError> {
