@@ -134,7 +134,8 @@ pub enum Command {
     /// Give a key a value.
     ///
     /// A key has up to 64 KiB, a value up to 64 MiB. The table is made if it is not there. Ends with 1 if
-    /// --if-absent was given and the key is there. With --json the document is { "key", "stored", "version" }, without a version for --if-absent.
+    /// --if-absent was given and the key is there. With --json the document is { "key", "stored",
+    /// "version" }, without a version for --if-absent.
     Put(put::Args),
 
     /// Remove keys.
