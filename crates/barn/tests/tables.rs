@@ -50,6 +50,71 @@ fn as_many_keys_as_are_asked_for_have_each_its_own_value() {
 }
 
 #[test]
+fn several_questions_under_way_together_have_each_its_own_answer() {
+    let node = Node::start(config()).unwrap();
+    let barn = Barn::connect(&node.address().unwrap()).unwrap();
+    for kind in KINDS {
+        let table = barn.create_table(&format!("{kind}"), options(kind), 0).unwrap();
+        let keys: Vec<Vec<u8>> = (0..1000u32).map(|at| format!("key {at}").into_bytes()).collect();
+        // Brief answers come at once; long ones in pieces, which takes longer.
+        for (batch, bytes) in [(300, 3), (1000, 40), (200, 900), (1000, 300)] {
+            let value = |at: usize| (at % 9 != 4).then(|| vec![(at % 251) as u8; bytes + at % 2]);
+            for (at, key) in keys[..batch].iter().enumerate() {
+                match value(at) {
+                    Some(value) => drop(table.put(key, &value).unwrap()),
+                    None => drop(table.delete(key).unwrap()),
+                }
+            }
+            let wanted: Vec<&[u8]> = keys[..batch].iter().map(|key| &key[..]).collect();
+            // One connection for all of them: some take the answers of others.
+            std::thread::scope(|threads| {
+                for thread in 0..3 {
+                    let asking = table.read_by(Way::Request);
+                    let (wanted, value) = (&wanted, &value);
+                    threads.spawn(move || {
+                        let mut answers = Answers::new();
+                        for first in (0..30).map(|round| round * (thread + 1)) {
+                            asking.find_many(&wanted[first..], &mut answers).unwrap();
+                            for (at, found) in answers.iter().enumerate() {
+                                let found = found.map(|found| found.value.clone());
+                                // A cache may have forgotten it for another of its bucket.
+                                let forgotten = kind == Kind::Cache && found.is_none();
+                                assert!(
+                                    found == value(first + at) || forgotten,
+                                    "{kind}, {bytes} bytes: {}",
+                                    first + at
+                                );
+                            }
+                        }
+                    });
+                }
+            });
+        }
+        let (before, lookups) = (barn.stats().messages, table.stats().unwrap().request_gets);
+        let asking = table.read_by(Way::Request);
+        let wanted: Vec<&[u8]> = keys[..256].iter().map(|key| &key[..]).collect();
+        let mut answers = Answers::new();
+        asking.find_many(&wanted, &mut answers).unwrap();
+        let (after, looked_up) = (barn.stats().messages, table.stats().unwrap().request_gets);
+        assert_eq!(looked_up - lookups, 256, "{kind}: each is counted");
+        assert!((4..8).contains(&(after - before)), "{kind}: {} messages", after - before);
+        asking.find_many(&[], &mut answers).unwrap();
+        assert!(answers.is_empty());
+        let too_long = [0; barn::KEY_BYTES_MAX + 1];
+        assert!(matches!(
+            asking.find_many(&[b"key 1", &too_long], &mut answers),
+            Err(Error::Table(TableError::KeyTooLong { .. }))
+        ));
+    }
+    let hasty = Connect::new().deadline(Duration::from_millis(300)).to(&node.address().unwrap()).unwrap();
+    let asking = hasty.open_table("hopscotch").unwrap().read_by(Way::Request);
+    let mut answers = Answers::new();
+    asking.find_many(&[b"key 1", b"key 2"], &mut answers).unwrap();
+    drop(node);
+    assert!(asking.find_many(&[b"key 1", b"key 2"], &mut answers).is_err());
+}
+
+#[test]
 fn every_kind_does_what_the_interface_says() {
     let barn = Barn::embedded_with(config()).unwrap();
     for kind in KINDS {

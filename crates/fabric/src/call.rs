@@ -74,6 +74,12 @@ impl Call<'_> {
         Some(CallError::check(Status::from_bits(status), self.method, self.reply))
     }
 
+    /// What was answered, once that is there.
+    #[inline]
+    pub fn reply(&self) -> &[u8] {
+        self.reply
+    }
+
     /// The call as it stands, without what it borrows.
     pub fn detach(mut self) -> DetachedCall {
         let wait = std::mem::replace(&mut self.wait, Wait::new(Duration::ZERO));

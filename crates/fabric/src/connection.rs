@@ -126,6 +126,12 @@ impl Connection {
         self.link.transport()
     }
 
+    /// Whether messages lie in memory that both sides map, so that an answer may be there within a microsecond.
+    #[inline]
+    pub fn is_near(&self) -> bool {
+        self.link.is_near()
+    }
+
     /// The number that the node gave this connection.
     pub fn peer(&self) -> PeerId {
         self.link.peer()

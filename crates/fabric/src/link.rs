@@ -218,6 +218,11 @@ pub(crate) trait Link: Send + Sync {
     /// The transport's name, as in addresses.
     fn transport(&self) -> &'static str;
 
+    /// Whether messages lie in memory that both sides map: an answer may be there within a microsecond.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// The number that the node gave this connection.
     fn peer(&self) -> crate::PeerId;
 

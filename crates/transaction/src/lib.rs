@@ -48,8 +48,8 @@ pub use barn_layout::transaction::{Change, TransactionId};
 pub use {
     client::{
         Attempts, Boxed, Client, ClientOptions, ClientStats, CommitStep, Committed, Connector, Environment,
-        Glance, LookupCounts, Lookups, Object, Observer, Reach, Retry, RunOptions, Snapshot, Stats, Touched,
-        Transaction, Waits,
+        Exchange, Glance, LookupCounts, Lookups, Object, Observer, Reach, Retry, RunOptions, Snapshot, Stats,
+        TOGETHER_MAX, Touched, Transaction, Waits,
     },
     error::{ClientError, CommitError, FENCED, RunError, Unanswered},
     id::{NotAPointer, Pointer},

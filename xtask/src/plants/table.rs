@@ -13,6 +13,7 @@ const ASKS_AGAIN: &str = "who_knew_nobody_that_takes_objects_asks_again";
 const SLEPT_ON: &str = "a_pipeline_of_many_reads_each_never_sleeps_on_them";
 const LONG_REPLACED: &str = "a_long_value_that_is_replaced_where_it_is_has_another_version";
 const RUNG: &str = "a_client_that_slept_is_not_rung_for_good";
+const TOGETHER: &str = "several_questions_under_way_together_have_each_its_own_answer";
 const OWN: &str = "threads_that_share_a_connection_have_their_own_answers";
 const HELD: &str = "what_a_grant_holds_is_dropped_before_revoking_returns";
 const IN_PART: &str = "a_request_that_arrived_in_part_is_none";
@@ -64,6 +65,11 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "unsettled_at_once_is_absent",
         gate: Gate { package: "barn", target: Target::Test("tables"), filter: AT_ONCE, loom: false },
         fails: AT_ONCE,
+    },
+    Plant {
+        name: "later_answers_begin_anew",
+        gate: Gate { package: "barn", target: Target::Test("tables"), filter: TOGETHER, loom: false },
+        fails: TOGETHER,
     },
     Plant {
         name: "long_value_keeps_its_version",

@@ -38,6 +38,15 @@ impl Whereabouts {
         fetch(self.0.wrapping_add(offset as usize));
     }
 
+    /// Asks the CPU for the line that begins there, and the next if none does.
+    #[inline(always)]
+    pub fn prefetch_head(self, offset: u64) {
+        self.prefetch_line(offset);
+        if !offset.is_multiple_of(LINE_BYTES as u64) {
+            self.prefetch_line(offset + LINE_BYTES as u64 - 1);
+        }
+    }
+
     /// Asks the CPU to fetch a range into its caches.
     #[inline]
     pub fn prefetch(self, offset: u64, bytes: usize) {

@@ -343,6 +343,10 @@ impl Link for ShmClient {
         "shm"
     }
 
+    fn is_near(&self) -> bool {
+        true
+    }
+
     fn peer(&self) -> PeerId {
         self.peer
     }

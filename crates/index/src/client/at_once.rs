@@ -23,13 +23,20 @@ use crate::{TableError, cuckoo, hopscotch};
 use barn_fabric::{Confirmation, Words};
 use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
-use barn_transaction::{ClientError, Glance, Reach, Unanswered};
+use barn_transaction::{ClientError, Glance, Reach, TOGETHER_MAX, Unanswered};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// Keys that are looked up in one glance: a glance is short.
 const GLANCE_KEYS: usize = 32;
+
+/// For each so many keys a node is asked in another message, up to as many as can be under way together. 64: a message
+/// costs as much as some 8 keys, and half of 32 keys at a time overlap worse in the node's memory.
+const ASKED_KEYS: usize = 64;
+/// So many keys are asked for in this way at the most, and bytes of them, of which one may have as many.
+const ASKED_KEYS_MAX: usize = 1024;
+const ASKED_BYTES_MAX: usize = KEY_BYTES_MAX;
 
 /// How far many keys were looked up at once.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +195,50 @@ impl Table {
         let Ok(Some(there)) = answered(answer, found) else { return Ok(None) };
         Counts::add(&self.inner.counts.requests, 1);
         Ok(Some(there && (found.expires == 0 || !found.is_expired(now_ms()))))
+    }
+
+    /// Asks the node for keys and waits for what it says, if its memory is mapped here: in several messages, so that
+    /// one is put together, or its answer read, while the node has another.
+    pub(super) fn ask_many_plainly(
+        &self,
+        keys: &[&[u8]],
+        answers: &mut Answers,
+    ) -> Result<Glanced, TableError> {
+        answers.prepare(keys.len());
+        let nothing = Glanced { looked: 0, settled: 0 };
+        let [shard] = &self.inner.shards[..] else { return Ok(nothing) };
+        let all_bytes: usize = keys.iter().map(|key| key.len()).sum();
+        let is_plain = (1..=ASKED_KEYS_MAX).contains(&keys.len()) && all_bytes <= ASKED_BYTES_MAX;
+        if !is_plain || self.is_followed() {
+            return Ok(nothing);
+        }
+        let messages = (keys.len() / ASKED_KEYS).clamp(1, TOGETHER_MAX);
+        // The first ones have one key more, where they cannot all have as many.
+        let first = |message: usize| (message * keys.len()).div_ceil(messages);
+        let mut asked = std::mem::take(&mut answers.asked);
+        let told = self.client.ask_together_waiting(
+            (self.inner.cluster, shard.member),
+            Method::Get as u16,
+            &mut asked[..messages],
+            |message, question| {
+                let keys = &keys[first(message)..first(message + 1)];
+                wire::begin(question, shard.part.table, shard.part.shard, keys.len() as u16);
+                keys.iter().for_each(|key| wire::add_key(question, key));
+            },
+            |message, answer| answers.take_plain(first(message)..first(message + 1), answer),
+        );
+        answers.asked = asked;
+        match told {
+            Some(Ok(())) => {}
+            // The long way would take as long once more.
+            Some(Err(Unanswered { error: ClientError::Deadline, .. })) => {
+                return Err(ClientError::Deadline.into());
+            }
+            Some(Err(_)) | None => return Ok(nothing),
+        }
+        let settled = answers.settle(0..keys.len());
+        Counts::add(&self.inner.counts.requests, settled);
+        Ok(Glanced { looked: keys.len(), settled })
     }
 
     /// Looks up as many of the keys as can be at once, from the first on.

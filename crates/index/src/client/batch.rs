@@ -11,18 +11,14 @@ use crate::wire::{self, Method, next_answer};
 use barn_fabric::block_on;
 use barn_layout::planted;
 use barn_layout::table::Outcome;
-use barn_transaction::{ClientError, Waits};
+use barn_transaction::{ClientError, Exchange, TOGETHER_MAX, Waits};
 use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 
 /// Keys that are hashed and looked up together.
 const GROUP: usize = 64;
-
-/// From so many keys on, a node whose memory is mapped here is asked in two messages: while it answers the second,
-/// the answer to the first is read. 16: less is not worth another message, which costs as much as some keys.
-const HALVED_MIN: usize = 16;
 
 /// What was found for each of many keys, in memory that is used again.
 #[derive(Debug, Default)]
@@ -30,15 +26,8 @@ pub struct Answers {
     found: Vec<Found>,
     looked: Vec<Looked>,
     /// Of the messages that are under way together.
-    asked: [Asked; 2],
+    pub(super) asked: [Exchange; TOGETHER_MAX],
     count: usize,
-}
-
-/// A question about some keys, and its answer.
-#[derive(Debug, Default)]
-struct Asked {
-    message: Vec<u8>,
-    reply: Vec<u8>,
 }
 
 fn is_settled(looked: Looked) -> bool {
@@ -66,25 +55,6 @@ async fn all<F: Future<Output = Result<(), TableError>>>(
         }
     })
     .await
-}
-
-/// Drives the first until it is done, and meanwhile the other; also what came of that, if it is done, too.
-async fn beside<T, E>(
-    first: impl Future<Output = Result<T, E>>,
-    mut other: Pin<&mut impl Future<Output = Result<T, E>>>,
-) -> Result<Option<Result<T, E>>, E> {
-    let (mut first, mut other_done) = (pin!(first), None);
-    poll_fn(|cx| {
-        let done = first.as_mut().poll(cx);
-        if other_done.is_none()
-            && let Poll::Ready(done) = other.as_mut().poll(cx)
-        {
-            other_done = Some(done);
-        }
-        done
-    })
-    .await?;
-    Ok(other_done)
 }
 
 impl Answers {
@@ -170,6 +140,23 @@ impl Answers {
         Ok(())
     }
 
+    /// Takes a node's answers to the keys at these places, as far as they are answers.
+    pub(super) fn take_plain(&mut self, places: Range<usize>, mut reply: &[u8]) {
+        let (found, looked) = self.of(places);
+        for (found, looked) in found.iter_mut().zip(looked) {
+            let Ok(told) = next_answer(&mut reply) else { return };
+            match told.outcome {
+                Outcome::Done => {
+                    take_value(&told, found);
+                    *looked = Looked::Found;
+                }
+                Outcome::Absent => *looked = Looked::Absent,
+                // Not now, or not at all: the long way finds out.
+                _ => {}
+            }
+        }
+    }
+
     /// Which of some keys are not settled, and where their answers go.
     fn unsettled(
         &mut self,
@@ -200,9 +187,13 @@ impl Table {
     /// As [`Table::find_many`], blocking this thread: where memory is mapped here, there is mostly nothing to
     /// wait for, and no future is made.
     pub fn find_many_waiting(&self, keys: &[&[u8]], answers: &mut Answers) -> Result<(), TableError> {
-        match self.find_many_at_once(keys, answers) {
-            glanced if glanced.settled == keys.len() as u64 => Ok(()),
-            glanced => block_on(self.find_rest(keys, answers, glanced)),
+        let glanced = match self.way {
+            Way::Request => self.ask_many_plainly(keys, answers)?,
+            _ => self.find_many_at_once(keys, answers),
+        };
+        match glanced.settled == keys.len() as u64 {
+            true => Ok(()),
+            false => block_on(self.find_rest(keys, answers, glanced)),
         }
     }
 
@@ -378,34 +369,14 @@ impl Table {
         let link = &self.inner.shards[shard];
         let mut left = places.to_vec();
         let mut asked = std::mem::take(&mut answers.asked);
+        let [Exchange { question, answer }, ..] = &mut asked;
         while !left.is_empty() {
             let count = batch(&left, |at| key(at).len());
-            let halved = count >= HALVED_MIN && self.client.reach().is_mapped();
-            let first = if halved { count / 2 } else { count };
-            let (mut again, [one, two]) = (Vec::new(), &mut asked);
-            // Not before it is polled: the second message is put together while the first is on its way.
-            let ask = async |asked: &mut Asked, places: &[usize]| {
-                let Asked { message, reply } = asked;
-                wire::begin(message, link.part.table, link.part.shard, places.len() as u16);
-                places.iter().for_each(|at| wire::add_key(message, key(*at)));
-                self.ask(link, Method::Get, message, reply, waits.left()).await
-            };
-            let (places, rest) = left[..count].split_at(first);
-            if rest.is_empty() {
-                ask(one, places).await?;
-                answers.take(places, &one.reply, &mut again)?;
-            } else {
-                {
-                    let mut second = pin!(ask(two, rest));
-                    let second_done = beside(ask(one, places), second.as_mut()).await?;
-                    answers.take(places, &one.reply, &mut again)?;
-                    match second_done {
-                        Some(done) => done?,
-                        None => second.await?,
-                    }
-                }
-                answers.take(rest, &two.reply, &mut again)?;
-            }
+            let (places, mut again) = (&left[..count], Vec::new());
+            wire::begin(question, link.part.table, link.part.shard, count as u16);
+            places.iter().for_each(|at| wire::add_key(question, key(*at)));
+            self.ask(link, Method::Get, question, answer, waits.left()).await?;
+            answers.take(places, answer, &mut again)?;
             Counts::add(&self.inner.counts.requests, count as u64);
             left.drain(..count);
             if !again.is_empty() {

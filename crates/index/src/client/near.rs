@@ -8,7 +8,6 @@
 
 use barn_fabric::{Whereabouts, Words};
 use barn_layout::Address;
-use barn_layout::limits::LINE_BYTES;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Regions that are told apart, by the last bits of their numbers: 16 GiB of the longest.
@@ -59,17 +58,12 @@ impl Near {
     /// Asks the CPU for the line that begins there, and the next if none does; false if it is not known where it is.
     #[inline(always)]
     pub(crate) fn prefetch_head(&self, at: Address) -> bool {
-        let bytes = LINE_BYTES - at.offset() as usize % LINE_BYTES;
         let spot = self.spot(at);
         // ORDER: Relaxed, both: as above.
         if spot.region.load(Ordering::Relaxed) != at.region().0 {
             return false;
         }
-        let place = Whereabouts::from_bits(spot.at.load(Ordering::Relaxed));
-        place.prefetch_line(u64::from(at.offset()));
-        if bytes < LINE_BYTES {
-            place.prefetch_line(u64::from(at.offset()) + LINE_BYTES as u64 - 1);
-        }
+        Whereabouts::from_bits(spot.at.load(Ordering::Relaxed)).prefetch_head(u64::from(at.offset()));
         true
     }
 

@@ -9,6 +9,7 @@
 //! - of several seeds for a segment the one is used with which the fewest entries overflow;
 //! - an entry's version, for compare-and-swap, follows from its bucket's: see [`bucket`].
 
+mod asked;
 mod bucket;
 mod change;
 mod count;

@@ -1,5 +1,6 @@
 //! The node's side of a shard.
 
+use super::asked::Asked;
 use super::bucket::{self, Entry, entry_version};
 use super::change::{Effect, Failure, Work};
 use super::count::count;
@@ -386,37 +387,6 @@ fn refused(failure: Failure) -> Refused {
     }
 }
 
-/// Keys that a request asks for.
-struct Asked<'a> {
-    owner: &'a Owner,
-    heap: &'a Heap,
-    keys: &'a [Key<'a>],
-}
-
-impl<'m> group::Sought<'m> for Asked<'m> {
-    type Aim = Option<Place<'m>>;
-    type Error = ();
-
-    #[inline(always)]
-    fn key(&self, at: usize) -> Key<'_> {
-        self.keys[at]
-    }
-
-    #[inline(always)]
-    fn aim(&self, key: &Key<'_>) -> Option<Place<'m>> {
-        let home = self.owner.home(self.heap, *key)?;
-        home.prefetch(&self.owner.shape);
-        Some(home)
-    }
-
-    #[inline(always)]
-    fn place(&self, home: Option<Place<'m>>) -> Result<Option<Place<'m>>, ()> {
-        Ok(home)
-    }
-
-    fn nowhere(&self) {}
-}
-
 impl Shard for Owner {
     fn get(&mut self, heap: &Heap, key: Key<'_>, found: &mut Found) -> Result<bool, Refused> {
         self.stats.gets += 1;
@@ -544,8 +514,15 @@ impl Shard for Owner {
         self.stats.clone()
     }
 
-    fn glance(&mut self, heap: &Heap, keys: &[Key<'_>], found: &mut [Found], looked: &mut [Looked]) {
-        if group::look(&self.shape, &Asked { owner: self, heap, keys }, found, looked).is_err() {
+    fn glance(
+        &mut self,
+        heap: &Heap,
+        (seed, keys): (u64, &[&[u8]]),
+        found: &mut [Found],
+        looked: &mut [Looked],
+    ) {
+        let asked = Asked::of(heap, (&self.directory, &self.segments, &self.shape), (seed, keys));
+        if group::look(&self.shape, &asked, found, looked).is_err() {
             return looked.fill(Looked::Unsettled);
         }
         let (mut gets, mut hits) = (0, 0);

@@ -12,7 +12,7 @@ use barn_layout::table::TableHeader;
 /// Requests that are looked at together; the rest of more is not fetched ahead.
 const TOGETHER_MAX: usize = 16;
 
-/// The first key of a request, and the shard that will have it.
+/// The key of a request for one, and the shard that will have it.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     shard: usize,
@@ -21,12 +21,12 @@ struct Expected<'a> {
 }
 
 impl Tables {
-    /// These requests, methods and bodies, will be handled one after another. Of each its first key is
-    /// fetched: those with many see to it themselves.
+    /// These requests, methods and bodies, will be handled one after another. What is looked at for each is fetched,
+    /// unless it has several keys: those see to it themselves.
     pub fn expect<'a>(&self, heap: &Heap, requests: impl Iterator<Item = (u16, &'a [u8])>) {
         let mut expected = [None; TOGETHER_MAX];
         for (place, (method, body)) in expected.iter_mut().zip(requests) {
-            *place = self.first_key(method, body);
+            *place = self.only_key(method, body);
             if let Some(Expected { shard, key, changes }) = place {
                 let shard = &self.shards[*shard].1.shard;
                 match changes {
@@ -44,7 +44,7 @@ impl Tables {
     /// to that it can be handled.
     #[inline]
     pub fn expect_alone(&self, heap: &Heap, method: u16, body: &[u8]) {
-        if let Some(Expected { shard, key, changes }) = self.first_key(method, body) {
+        if let Some(Expected { shard, key, changes }) = self.only_key(method, body) {
             let shard = &self.shards[shard].1.shard;
             match changes {
                 true => shard.prefetch_change(heap, key),
@@ -54,13 +54,16 @@ impl Tables {
     }
 
     #[inline]
-    fn first_key<'a>(&self, method: u16, body: &'a [u8]) -> Option<Expected<'a>> {
+    fn only_key<'a>(&self, method: u16, body: &'a [u8]) -> Option<Expected<'a>> {
         let changes = match Method::from_bits(method)? {
             Method::Get => false,
             Method::Update => true,
             _ => return None,
         };
         let (header, mut rest) = split::<TableHeader>(body).ok()?;
+        if header.count.get() != 1 {
+            return None;
+        }
         let part = (header.table.get(), header.shard.get());
         let shard = self.shards.iter().position(|(of, _)| *of == part)?;
         let key = match changes {

@@ -105,10 +105,17 @@ pub trait Shard: Send {
     }
 
     /// Looks many keys up at once, as far as that can be told at once and their values are short: into `found`, where
-    /// `looked` says so. What is left [`Looked::Unsettled`] or [`Looked::Stale`] is for `get`.
-    fn glance(&mut self, heap: &Heap, keys: &[Key<'_>], found: &mut [Found], looked: &mut [Looked]) {
+    /// `looked` says so. What is left [`Looked::Unsettled`] or [`Looked::Stale`] is for `get`. The keys come with the
+    /// table's seed: each is hashed when its turn comes, while the memory of those before it is on its way.
+    fn glance(
+        &mut self,
+        heap: &Heap,
+        (seed, keys): (u64, &[&[u8]]),
+        found: &mut [Found],
+        looked: &mut [Looked],
+    ) {
         let _ = found;
-        keys.iter().for_each(|key| self.prefetch(heap, *key));
+        keys.iter().for_each(|key| self.prefetch(heap, Key::new(seed, key)));
         looked.fill(Looked::Unsettled);
     }
 

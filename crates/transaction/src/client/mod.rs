@@ -31,7 +31,7 @@ mod transaction;
 
 pub use commit::{CommitStep, Committed, Observer};
 pub use glance::Glance;
-pub use reach::{Reach, Waits};
+pub use reach::{Exchange, Reach, TOGETHER_MAX, Waits};
 pub use read::{Object, Snapshot};
 pub use retry::{Attempts, RunOptions};
 pub use stats::{ClientStats, LookupCounts, Lookups, Stats};

@@ -7,8 +7,8 @@ use super::table::Table;
 use super::{Client, ClientStats, Inner, LookupCounts};
 use crate::error::{Broken, ClientError, Unanswered};
 use barn_cluster::{AskError, MemberId, Refusal, Response};
-use barn_fabric::{CallError, RemoteRegion};
-use barn_layout::RegionId;
+use barn_fabric::{Call, CallError, RemoteRegion};
+use barn_layout::{RegionId, planted};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +75,18 @@ impl Reach<'_> {
     pub fn failed(&self, error: barn_fabric::OperationError) -> ClientError {
         self.operation.inner.broken(self.table.session, error.into())
     }
+}
+
+/// Questions that [`Client::ask_together_waiting`] has under way together, at most.
+pub const TOGETHER_MAX: usize = 4;
+
+/// A question and its answer, in memory that is used again.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// What is asked.
+    pub question: Vec<u8>,
+    /// What is answered.
+    pub answer: Vec<u8>,
 }
 
 /// Waits between attempts.
@@ -167,6 +179,13 @@ impl Client {
         asked.map_err(|error| inner.unanswered(session, error))
     }
 
+    /// Whether the session is at a member's node, and shares memory with it in which messages lie: an answer may be
+    /// there within a microsecond.
+    pub fn is_near(&self, (cluster, member): (u64, MemberId)) -> bool {
+        let table = self.inner.table.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        table.node_of(cluster, member).ok().flatten().is_some_and(|node| node.connection.is_near())
+    }
+
     /// As [`Self::ask`], blocking this thread, within this handle's deadline. `None`, and nothing is asked, if the
     /// session is not at that node yet: getting there is for the future.
     pub fn ask_waiting(
@@ -189,6 +208,68 @@ impl Client {
         };
         let asked = asked.unwrap_or_else(|call| call.wait(body, answer));
         Some(asked.map_err(|error| inner.unanswered(session, error)))
+    }
+
+    /// As [`Self::ask_waiting`], of several questions that are under way together, up to [`TOGETHER_MAX`]: each is
+    /// put together by `put` while the node has those before it, and what it answers taken by `take` while the node
+    /// has those after it. `None`, too, if the node is not [near](Self::is_near): it would be asked one thing after the other. If it fails, some answers may have been taken.
+    pub fn ask_together_waiting(
+        &self,
+        (cluster, member): (u64, MemberId),
+        method: u16,
+        exchanges: &mut [Exchange],
+        mut put: impl FnMut(usize, &mut Vec<u8>),
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Option<Result<(), Unanswered>> {
+        let inner = &*self.inner;
+        let (count, mut done, mut failed) = (exchanges.len(), 0, None);
+        let (session, left) = {
+            // As in `ask_waiting`.
+            let table = inner.table.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let node = table.node_of(cluster, member).ok()??;
+            if !node.connection.is_near() || count > TOGETHER_MAX {
+                return None;
+            }
+            let mut calls = [const { None }; TOGETHER_MAX];
+            for (at, (Exchange { question, answer }, call)) in
+                exchanges.iter_mut().zip(&mut calls).enumerate()
+            {
+                put(at, question);
+                let called = node.connection.call(method, question, answer).within(self.deadline);
+                call.insert(called).start();
+            }
+            ClientStats::add(&inner.stats.messages, count as u64);
+            for call in calls.iter_mut().flatten() {
+                match call.wait_briefly() {
+                    Some(Ok(())) => take(done, call.reply()),
+                    // What is not there soon is waited for below.
+                    None => break,
+                    Some(Err(error)) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+                done += 1;
+            }
+            let mut left = [const { None }; TOGETHER_MAX];
+            if done < count && failed.is_none() {
+                left = calls.map(|call| call.map(Call::detach));
+            }
+            (table.session, left)
+        };
+        for (at, (Exchange { question, answer }, call)) in
+            exchanges.iter_mut().zip(left).enumerate().skip(done)
+        {
+            let Some(call) = call else { break };
+            match call.wait(question, answer) {
+                Ok(()) => take(if planted("later_answers_begin_anew") { at - done } else { at }, answer),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        Some(failed.map_or(Ok(()), |error| Err(inner.unanswered(session, error))))
     }
 
     /// Counts for a table that is being opened; see [`ClientStats::now`].
