@@ -64,6 +64,9 @@ impl Observer for Asks {
                     Err(error) => format!("{error:?}"),
                 };
                 self.told.lock().unwrap().push(told);
+                // Nor is a function that is to run next to it.
+                let told = self.reader.call("barn.add", *pointer, &1i64.to_le_bytes());
+                self.told.lock().unwrap().push(format!("{told:?}"));
             }
         }
         true
@@ -92,7 +95,7 @@ fn an_object_that_is_being_made_is_waited_for() {
     asks.pointers.lock().unwrap().extend(pointers);
     tx.commit().expect("nothing is in the way");
     let told = asks.told.lock().unwrap();
-    assert!(told.len() == 2 && told.iter().all(|told| told.contains("Contended")), "{told:?}");
+    assert!(told.len() == 4 && told.iter().all(|told| told.contains("Contended")), "{told:?}");
     for pointer in pointers {
         assert_eq!(barn.read(pointer).expect("it is there").into_bytes(), b"an object");
     }

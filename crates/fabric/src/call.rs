@@ -96,6 +96,12 @@ pub struct DetachedCall {
 }
 
 impl DetachedCall {
+    /// The same call, which may take so long from now on.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.wait.restart(limit);
+        self
+    }
+
     /// Goes on with it, blocking this thread. The request is the one with which the call was made.
     pub fn wait(mut self, request: &[u8], reply: &mut Vec<u8>) -> Result<(), CallError> {
         let wait = std::mem::replace(&mut self.wait, Wait::new(Duration::ZERO));

@@ -120,6 +120,11 @@ impl Wait {
         }
     }
 
+    /// Counts anew: the answer may take so long from the next look at the clock on.
+    pub(crate) fn restart(&mut self, limit: Duration) {
+        (self.limit, self.since) = (limit, None);
+    }
+
     /// Of an operation that was posted, under this ticket.
     pub(crate) fn posted(limit: Duration, ticket: Ticket) -> Self {
         Self { ticket: Some(ticket), posted: true, ..Self::new(limit) }

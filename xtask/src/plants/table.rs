@@ -55,6 +55,16 @@ pub(super) const PLANTS: &[Plant] = &[
         },
         fails: WAITED_FOR,
     },
+    Plant {
+        name: "coming_is_gone",
+        gate: Gate {
+            package: "barn",
+            target: Target::Test("real_histories"),
+            filter: WAITED_FOR,
+            loom: false,
+        },
+        fails: WAITED_FOR,
+    },
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
     Plant {
         name: "looked_up_before",
@@ -75,6 +85,11 @@ pub(super) const PLANTS: &[Plant] = &[
         name: "long_value_keeps_its_version",
         gate: Gate { package: "barn", target: Target::Test("tables"), filter: LONG_REPLACED, loom: false },
         fails: LONG_REPLACED,
+    },
+    Plant {
+        name: "split_patience_is_blind",
+        gate: unit("barn-index", "hopscotch"),
+        fails: "memory_that_was_given_back_is_used_at_once",
     },
     Plant {
         name: "heap_replaces_held",

@@ -64,6 +64,8 @@ pub struct Heap {
     usage: Usage,
     /// Whether memory ran short since blocks last became free.
     short: bool,
+    /// How many blocks were refused last.
+    lacked_blocks: u64,
     /// What has changed, if that is recorded.
     changes: Option<Box<Record>>,
 }
@@ -91,6 +93,7 @@ impl Heap {
             quarantine: Quarantine::default(),
             usage: Usage { budget_bytes: options.budget_bytes, ..Usage::default() },
             short: false,
+            lacked_blocks: 0,
             changes: None,
         }
     }

@@ -121,9 +121,17 @@ impl Heap {
         let blocks = bytes.div_ceil(BLOCK_BYTES as u64);
         if blocks > self.blocks_in_budget() {
             self.fall_short();
-            return Err(self.lacking(blocks));
         }
-        Ok(())
+        match blocks > self.blocks_in_budget() {
+            true => Err(self.lacking(blocks)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether what was refused last for want of memory can be had once readers have left what was freed.
+    pub fn will_have_room(&self) -> bool {
+        let in_time = self.blocks_in_budget() + self.usage.waiting_blocks as u64;
+        self.has_waiting() && self.lacked_blocks <= in_time
     }
 
     /// Memory is needed: what is kept only to save work is given up, and what waits for its readers is
@@ -134,7 +142,8 @@ impl Heap {
     }
 
     /// Why so many blocks cannot be had.
-    fn lacking(&self, blocks: u64) -> AllocError {
+    fn lacking(&mut self, blocks: u64) -> AllocError {
+        self.lacked_blocks = blocks;
         match blocks > self.blocks_in_budget() {
             true => AllocError::Budget {
                 budget_bytes: self.budget_bytes,

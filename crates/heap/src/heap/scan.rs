@@ -124,10 +124,13 @@ fn scan_slot(region: &Region, found: &mut Found, slot: usize) -> Result<(), Heap
     let header = Header::from_words(words[0], words[1]);
     if !header.allocated {
         let mut version = header.word.version();
-        if header.coming || header.word.mode() != LockMode::Free {
+        if header.word.mode() != LockMode::Free {
             // Created or freed by halves, or never: there is no object, and nobody has seen one.
             version += 1;
             publish::vacate(&region.words, offset as u64, version, header.incarnation)?;
+        } else if header.coming {
+            // Announced and not begun: if it is made after all, then as the version that was promised.
+            publish::announce(&region.words, offset as u64, header.incarnation, false)?;
         }
         run.floor = run.floor.above(Floor::over(version, header.incarnation));
         if header.incarnation == u32::MAX {

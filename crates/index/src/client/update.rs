@@ -307,35 +307,36 @@ impl Table {
                 left[..count].iter().for_each(|at| wire::add_update(&mut message, &update(*at)));
                 self.ask(shard, Method::Update, &message, &mut answer, waits.left()).await?;
                 let mut rest = &answer[..];
-                let (mut again, mut short) = (Vec::new(), None);
+                let (mut again, mut short, mut why) = (Vec::new(), Vec::new(), String::new());
                 for at in left.drain(..count) {
                     let told = next_answer(&mut rest).map_err(malformed)?;
                     match judge(&told) {
                         Ok(Outcome::Again) => again.push(at),
                         Ok(Outcome::Short) => {
-                            again.push(at);
-                            short = Some(text(&told));
+                            short.push(at);
+                            why = text(&told);
                         }
                         done => each(at, done)?,
                     }
                 }
-                if again.is_empty() {
-                    continue;
-                }
-                let Some(why) = short else {
-                    if !waits.next().await {
-                        return Err(TableError::Contended.into());
+                if !short.is_empty() {
+                    if short_tries > 0 && waits.next_after(SHORT_PAUSE).await {
+                        short_tries -= 1;
+                        // In their order, whatever kept them.
+                        again.append(&mut short);
+                        again.sort_unstable();
+                    } else {
+                        // Each is told for itself: others may find room.
+                        let mut full = |at| each(at, Err(TableError::Full { why: why.clone() }));
+                        short.into_iter().try_for_each(&mut full)?;
+                        if !again.is_empty() && !waits.next().await {
+                            return Err(TableError::Contended.into());
+                        }
                     }
-                    left.splice(0..0, again);
-                    continue;
-                };
-                if short_tries > 0 && waits.next_after(SHORT_PAUSE).await {
-                    short_tries -= 1;
-                    left.splice(0..0, again);
-                    continue;
+                } else if !again.is_empty() && !waits.next().await {
+                    return Err(TableError::Contended.into());
                 }
-                // Each is told for itself: others may find room.
-                again.into_iter().try_for_each(|at| each(at, Err(TableError::Full { why: why.clone() })))?;
+                left.splice(0..0, again);
             }
         }
         Ok(())

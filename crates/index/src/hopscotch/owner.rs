@@ -80,6 +80,8 @@ pub struct Owner {
     /// Places before this one have a segment.
     made: usize,
     pub(super) next_seed: u16,
+    /// What the heap held, of all tables, when it had no memory to split a segment.
+    held_when_full: u64,
     stats: ShardStats,
     /// Where segments start.
     pub(super) by_address: BTreeMap<u64, u32>,
@@ -127,6 +129,7 @@ impl Owner {
             free: Vec::new(),
             made: 0,
             next_seed: 1,
+            held_when_full: 0,
             stats: ShardStats::default(),
             by_address: BTreeMap::new(),
             uncounted: BTreeSet::new(),
@@ -285,8 +288,10 @@ impl Owner {
 
     /// Splits a segment; where that has failed, it is not tried again at once.
     fn split(&mut self, heap: &mut Heap, number: u32, hash: u64) -> Result<(), Failure> {
+        // Memory that was given back since may be enough.
         if let Some(tally) = self.tallies.get_mut(number as usize)
             && tally.patience > 0
+            && (heap.usage().held_bytes >= self.held_when_full || planted("split_patience_is_blind"))
         {
             tally.patience -= 1;
             return Err(Failure::Full("the node's memory is used up, so that the table cannot grow".into()));
@@ -294,6 +299,7 @@ impl Owner {
         let split = self.rebuild(heap, hash, true);
         if let (Err(Failure::Full(_)), Some(tally)) = (&split, self.tallies.get_mut(number as usize)) {
             tally.patience = SPLIT_PATIENCE;
+            self.held_when_full = heap.usage().held_bytes;
         }
         split
     }
@@ -589,23 +595,26 @@ impl Shard for Owner {
         }
     }
 
-    fn tend(&mut self, heap: &mut Heap) {
-        if let Some(number) = self.uncounted.pop_first() {
+    fn tend(&mut self, heap: &mut Heap) -> bool {
+        let uncounted = self.uncounted.pop_first();
+        if let Some(number) = uncounted {
             self.recount_segment(heap, number);
         }
+        let made_before = self.made;
         for _ in 0..MADE_AHEAD {
             let Some(place) = (self.made..self.directory.places().len())
                 .take(1024)
                 .find(|place| self.directory.places()[*place] == UNMADE)
             else {
                 self.made = (self.made + 1024).min(self.directory.places().len());
-                return;
+                break;
             };
             self.made = place;
             if self.make_segment(heap, place).is_err() {
-                return;
+                break;
             }
         }
+        uncounted.is_some() || self.made > made_before
     }
 
     fn remember(&self, _: &Heap) -> Vec<u8> {

@@ -53,6 +53,8 @@ const UPDATE_GROUP: usize = 8;
 /// How many pieces of what can wait are done for a shard as time passes: about a millisecond, ten times
 /// in each lease.
 const TENDED_AT_ONCE: usize = 8;
+/// How many for all shards together: some 8 ms, for which nobody is answered.
+const TENDED_IN_ALL: usize = 64;
 
 /// Longer values are left out of pages.
 const PAGE_VALUE_BYTES_MAX: usize = 256 << 10;
@@ -73,6 +75,8 @@ pub struct Tables {
     shards: Vec<((u32, u16), Held)>,
     /// The configuration's version when dropped tables were last looked for.
     swept: u64,
+    /// The shard that was tended last.
+    tended: usize,
     found: Found,
     /// What was found of keys that were looked up at once: short values.
     glanced: Vec<Found>,
@@ -227,12 +231,15 @@ impl Tables {
             Method::Scan if at.held.options.kind == Kind::Tree => {
                 return Err("keys of a tree are in order: they are gone through by ranges".into());
             }
-            Method::Scan => at.scan(rest, answer),
-            Method::Range => match at.range(rest, answer) {
-                Ok(None) => Ok(()),
-                Ok(Some(refused)) => return Err(refused.to_string()),
-                Err(malformed) => Err(malformed),
-            },
+            Method::Scan | Method::Range => {
+                let paged =
+                    if method == Method::Scan { at.scan(rest, answer) } else { at.range(rest, answer) };
+                match paged {
+                    Ok(None) => Ok(()),
+                    Ok(Some(refused)) => return Err(refused.to_string()),
+                    Err(malformed) => Err(malformed),
+                }
+            }
             Method::Roots => {
                 at.counts.roots += 1;
                 answer.extend_from_slice(&at.held.shard.roots(at.heap, rest));
@@ -263,8 +270,16 @@ impl Tables {
         if configuration.version > self.swept {
             self.sweep(heap, configuration);
         }
-        for (_, held) in &mut self.shards {
-            (0..TENDED_AT_ONCE).for_each(|_| held.shard.tend(heap));
+        let mut left = TENDED_IN_ALL;
+        for _ in 0..self.shards.len() {
+            // Who was not reached is first the next time.
+            if left == 0 {
+                return;
+            }
+            self.tended = (self.tended + 1) % self.shards.len();
+            let (_, held) = &mut self.shards[self.tended];
+            let pieces = left.min(TENDED_AT_ONCE);
+            left -= (0..pieces).take_while(|_| held.shard.tend(heap)).count();
         }
     }
 
@@ -313,7 +328,7 @@ impl Tables {
         };
         let shard_made = made.map_err(|refused| match refused {
             // What was freed is had as soon as its readers have left.
-            Refused::Full(why) if heap.has_waiting() => format!("{NOT_YET}{why}"),
+            Refused::Full(why) if heap.will_have_room() => format!("{NOT_YET}{why}"),
             refused => refused.to_string(),
         })?;
         tracing::info!(table = placed.name, number = table, shard, kind = %options.kind, "a shard was made");
@@ -542,7 +557,8 @@ impl Request<'_> {
         Ok(())
     }
 
-    fn scan(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<(), Malformed> {
+    /// Keys in no order; why not, otherwise.
+    fn scan(&mut self, rest: &[u8], answer: &mut Vec<u8>) -> Result<Option<Refused>, Malformed> {
         self.counts.scan += 1;
         let (scan, _) = split::<TableScan>(rest)?;
         let most = (scan.bytes_max.get(), scan.keys_max.get());
@@ -551,10 +567,11 @@ impl Request<'_> {
         // A scan that stumbles over a lock goes on there with the next page.
         let cursor = match end {
             Ok(next) => next.unwrap_or(CURSOR_END),
-            Err(_) => scan.cursor.get(),
+            Err(Refused::Busy) => scan.cursor.get(),
+            Err(refused) => return Ok(Some(refused)),
         };
         end_page(&mut answer[start..], cursor, count);
-        Ok(())
+        Ok(None)
     }
 
     /// Keys in their order; why not, otherwise.

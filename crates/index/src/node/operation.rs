@@ -39,7 +39,7 @@ pub fn apply(
         }
         Err(Refused::Busy) => done(Outcome::Again, 0, 0, &[]),
         Err(Refused::Full(why)) => {
-            let outcome = if heap.has_waiting() { Outcome::Short } else { Outcome::Full };
+            let outcome = if heap.will_have_room() { Outcome::Short } else { Outcome::Full };
             done(outcome, 0, 0, why.as_bytes());
         }
         Err(Refused::Invalid(why)) => done(Outcome::Invalid, 0, 0, why.as_bytes()),

@@ -143,9 +143,10 @@ pub trait Shard: Send {
         let _ = (heap, query);
     }
 
-    /// Does some of what can wait, a bounded piece; called between requests.
-    fn tend(&mut self, heap: &mut Heap) {
+    /// Does some of what can wait, a bounded piece; called between requests. Whether there was anything to do.
+    fn tend(&mut self, heap: &mut Heap) -> bool {
         let _ = heap;
+        false
     }
 
     /// All that is needed besides the memory to open the shard again after a restart. As that changes,

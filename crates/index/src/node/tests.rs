@@ -3,6 +3,7 @@
 mod durability;
 mod restart;
 mod tables;
+mod tending;
 
 use super::*;
 use barn_cluster::TablePlacement;

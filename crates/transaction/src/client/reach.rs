@@ -257,11 +257,13 @@ impl Client {
             }
             (table.session, left)
         };
+        // One deadline for all of them, however late each is.
+        let deadline = inner.now() + self.deadline;
         for (at, (Exchange { question, answer }, call)) in
             exchanges.iter_mut().zip(left).enumerate().skip(done)
         {
             let Some(call) = call else { break };
-            match call.wait(question, answer) {
+            match call.within(deadline.saturating_sub(inner.now())).wait(question, answer) {
                 Ok(()) => take(if planted("later_answers_begin_anew") { at - done } else { at }, answer),
                 Err(error) => {
                     failed = Some(error);

@@ -8,9 +8,9 @@ use super::{Participant, Refusal};
 use crate::id::Pointer;
 use crate::wire::split;
 use barn_heap::{Heap, ObjectError, Purpose};
-use barn_layout::Address;
 use barn_layout::object::LockMode;
 use barn_layout::transaction::{Ship, Verdict};
+use barn_layout::{Address, planted};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -117,8 +117,12 @@ impl Local<'_> {
     fn check(&self, pointer: Pointer) -> Result<(), FunctionError> {
         let address = pointer.address;
         let header = self.heap.header(address).map_err(|_| FunctionError::Freed(address))?;
-        if !header.allocated || header.incarnation != pointer.incarnation {
+        if header.incarnation != pointer.incarnation || !(header.allocated || header.coming) {
             return Err(FunctionError::Freed(address));
+        }
+        // It is decided that it will be there, and not yet carried out.
+        if header.coming && !planted("coming_is_gone") {
+            return Err(FunctionError::Busy(address));
         }
         if header.word.mode() != LockMode::Free {
             return Err(FunctionError::Busy(address));

@@ -116,11 +116,14 @@ fn an_object_that_was_announced_is_waited_for() {
 
     let never = heap.reserve(8, None, Purpose::Objects).unwrap();
     heap.announce(never.address).unwrap();
+    let promised = heap.header(never.address).unwrap().word.version();
     let mut heap = Heap::new(HeapOptions { budget_bytes: u64::MAX });
     let scan = heap.add_region(RegionId(1), words.clone()).unwrap();
     assert_eq!((scan.objects, scan.interrupted.len()), (1, 0));
     assert_eq!(seen(never, Some(never.incarnation)), Seen::Freed);
     assert_eq!(heap.release(never.address), Err(ObjectError::NotReserved), "free again");
+    // Whoever made it was told its version: a log may say yet that it is to be.
+    assert_eq!(heap.header(never.address).unwrap().word.version(), promised);
 }
 
 #[test]

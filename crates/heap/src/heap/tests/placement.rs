@@ -173,6 +173,26 @@ fn what_is_too_much_is_known_before_it_is_taken() {
     assert_eq!(heap.check_budget(left), Ok(()));
 }
 
+/// Given memory that is kept only to save work, or that waits for its readers, expect that what is asked for is told
+/// from what can never be.
+#[test]
+fn what_can_be_had_is_told_from_what_can_never_be() {
+    let mut heap = heap(1, 8);
+    heap.set_budget(4 << 20);
+    let left = (4 << 20) - heap.usage().held_bytes;
+    let place = heap.reserve(100, None, Purpose::Objects).unwrap();
+    heap.release(place.address).unwrap();
+    assert_eq!(heap.check_budget(left), Ok(()), "what was kept is given up at once");
+    let one = create(&mut heap, &[7; 100], None).unwrap();
+    free(&mut heap, one);
+    assert!(heap.check_budget(100 << 30).is_err() && !heap.will_have_room(), "never");
+    assert!(heap.check_budget(left).is_err() && heap.will_have_room(), "when its readers have left");
+    let epoch = heap.next_epoch();
+    heap.readers_left(epoch);
+    assert_eq!(heap.check_budget(left), Ok(()));
+    assert!(!heap.will_have_room(), "nothing waits");
+}
+
 /// Slots that are longer than they should be are no array of buckets: what lacks is memory.
 #[test]
 fn an_array_that_finds_longer_slots_only_says_what_lacks() {

@@ -189,7 +189,9 @@ impl World {
                 self.heap.readers_left(epoch);
             }
             95 if random.chance(50_000) => self.checkpoint(),
-            _ => self.shard.tend(&mut self.heap),
+            _ => {
+                self.shard.tend(&mut self.heap);
+            }
         }
         self.log();
     }
