@@ -22,6 +22,7 @@ use crate::objects::Objects;
 use crate::options::TableOptions;
 use crate::outside::{Outside, outside_version};
 use barn_heap::{AllocError, Heap};
+use barn_layout::heap::BLOCK_BYTES;
 use barn_layout::table::CURSOR_END;
 use barn_layout::{Address, planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,30 @@ pub(super) struct Counted {
 /// A segment that has not been made yet.
 pub(super) const UNMADE: u32 = u32::MAX;
 
+/// How full a heap is, with all that is in it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fullness {
+    /// Bytes of blocks.
+    held: u64,
+    /// Of their slots that are taken.
+    taken: u64,
+}
+
+impl Fullness {
+    fn of(heap: &Heap) -> Self {
+        let usage = heap.usage();
+        let total = usage.total();
+        Self { held: usage.held_bytes, taken: total.slot_bytes + total.reserved_bytes }
+    }
+
+    /// Whether there may be a block that there was not then: one was given up, or slots were that may be most of one,
+    /// which is kept until somebody needs it.
+    fn has_eased(&self, heap: &Heap) -> bool {
+        let now = Self::of(heap);
+        now.held < self.held || now.taken + BLOCK_BYTES as u64 / 2 <= self.taken
+    }
+}
+
 /// A shard of a hopscotch table.
 #[derive(Debug)]
 pub struct Owner {
@@ -80,8 +105,8 @@ pub struct Owner {
     /// Places before this one have a segment.
     made: usize,
     pub(super) next_seed: u16,
-    /// What the heap held, of all tables, when it had no memory to split a segment.
-    held_when_full: u64,
+    /// How full the heap was when it had no memory to split a segment.
+    when_full: Fullness,
     stats: ShardStats,
     /// Where segments start.
     pub(super) by_address: BTreeMap<u64, u32>,
@@ -129,7 +154,7 @@ impl Owner {
             free: Vec::new(),
             made: 0,
             next_seed: 1,
-            held_when_full: 0,
+            when_full: Fullness::default(),
             stats: ShardStats::default(),
             by_address: BTreeMap::new(),
             uncounted: BTreeSet::new(),
@@ -291,7 +316,7 @@ impl Owner {
         // Memory that was given back since may be enough.
         if let Some(tally) = self.tallies.get_mut(number as usize)
             && tally.patience > 0
-            && (heap.usage().held_bytes >= self.held_when_full || planted("split_patience_is_blind"))
+            && (!self.when_full.has_eased(heap) || planted("split_patience_is_blind"))
         {
             tally.patience -= 1;
             return Err(Failure::Full("the node's memory is used up, so that the table cannot grow".into()));
@@ -299,7 +324,7 @@ impl Owner {
         let split = self.rebuild(heap, hash, true);
         if let (Err(Failure::Full(_)), Some(tally)) = (&split, self.tallies.get_mut(number as usize)) {
             tally.patience = SPLIT_PATIENCE;
-            self.held_when_full = heap.usage().held_bytes;
+            self.when_full = Fullness::of(heap);
         }
         split
     }
