@@ -50,14 +50,9 @@ impl ShmClient {
     #[inline]
     pub(super) fn take_soon(&self, wait: &mut Wait, reply: &mut Vec<u8>) -> Option<u8> {
         for _ in 0..LOOKS {
-            // ORDER: Relaxed: a hint, as in `is_in_vain`. Whoever took the last message may have put the answer by.
-            let brought = self.brought.load(Ordering::Relaxed);
-            if brought != wait.seen {
-                let status = lock(&self.state).mail.slots.collect(wait.ticket?, reply);
-                if status.is_some() {
-                    return status;
-                }
-                wait.seen = brought;
+            // ORDER: Relaxed: a hint, as in `is_in_vain`. Another thread may have taken the answer.
+            if self.brought.load(Ordering::Relaxed) != wait.seen {
+                break;
             }
             if self.has_news(true) {
                 let status = self.take_first(wait, reply);
