@@ -64,8 +64,8 @@ impl Observer for Asks {
                     Err(error) => format!("{error:?}"),
                 };
                 self.told.lock().unwrap().push(told);
-                // Nor is a function that is to run next to it.
-                let told = self.reader.call("barn.add", *pointer, &1i64.to_le_bytes());
+                // Nor is a function that is to run next to it; of nothing, as it may do so after its time is over.
+                let told = self.reader.call("barn.add", *pointer, &0i64.to_le_bytes());
                 self.told.lock().unwrap().push(format!("{told:?}"));
             }
         }

@@ -41,30 +41,15 @@ const TREE_CLIENT: &str = "a_client_that_remembers_needs_one_read_and_notices_wh
 const TREE_VERSIONS: &str = "a_version_does_not_come_back_though_its_key_was_deleted";
 const SPACE_TURNS: &str = "what_is_said_of_an_earlier_lease_does_nothing_to_the_one_that_has_begun";
 const WAITED_FOR: &str = "an_object_that_is_being_made_is_waited_for";
+/// The gate of objects that are decided and not made yet.
+const COMING: Gate =
+    Gate { package: "barn", target: Target::Test("real_histories"), filter: WAITED_FOR, loom: false };
 const LOST: &str = "lost_clients_leave_all_or_nothing";
 
 /// Every plant.
 pub(super) const PLANTS: &[Plant] = &[
-    Plant {
-        name: "created_unannounced",
-        gate: Gate {
-            package: "barn",
-            target: Target::Test("real_histories"),
-            filter: WAITED_FOR,
-            loom: false,
-        },
-        fails: WAITED_FOR,
-    },
-    Plant {
-        name: "coming_is_gone",
-        gate: Gate {
-            package: "barn",
-            target: Target::Test("real_histories"),
-            filter: WAITED_FOR,
-            loom: false,
-        },
-        fails: WAITED_FOR,
-    },
+    Plant { name: "created_unannounced", gate: COMING, fails: WAITED_FOR },
+    Plant { name: "coming_is_gone", gate: COMING, fails: WAITED_FOR },
     // A tidy that overlooks `unsafe` would let it spread; its own tests must notice.
     Plant {
         name: "looked_up_before",

@@ -319,22 +319,19 @@ impl Table {
                         done => each(at, done)?,
                     }
                 }
-                if !short.is_empty() {
-                    if short_tries > 0 && waits.next_after(SHORT_PAUSE).await {
-                        short_tries -= 1;
-                        // In their order, whatever kept them.
-                        again.append(&mut short);
-                        again.sort_unstable();
-                    } else {
-                        // Each is told for itself: others may find room.
-                        let mut full = |at| each(at, Err(TableError::Full { why: why.clone() }));
-                        short.into_iter().try_for_each(&mut full)?;
-                        if !again.is_empty() && !waits.next().await {
-                            return Err(TableError::Contended.into());
-                        }
+                if !short.is_empty() && short_tries > 0 && waits.next_after(SHORT_PAUSE).await {
+                    short_tries -= 1;
+                    // In their order, whatever kept them.
+                    again.append(&mut short);
+                    again.sort_unstable();
+                } else {
+                    // Each is told for itself: others may find room.
+                    for at in short {
+                        each(at, Err(TableError::Full { why: why.clone() }))?;
                     }
-                } else if !again.is_empty() && !waits.next().await {
-                    return Err(TableError::Contended.into());
+                    if !again.is_empty() && !waits.next().await {
+                        return Err(TableError::Contended.into());
+                    }
                 }
                 left.splice(0..0, again);
             }

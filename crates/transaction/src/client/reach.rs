@@ -212,7 +212,8 @@ impl Client {
 
     /// As [`Self::ask_waiting`], of several questions that are under way together, up to [`TOGETHER_MAX`]: each is
     /// put together by `put` while the node has those before it, and what it answers taken by `take` while the node
-    /// has those after it. `None`, too, if the node is not [near](Self::is_near): it would be asked one thing after the other. If it fails, some answers may have been taken.
+    /// has those after it. `None`, too, if the node is not [near](Self::is_near): it would be asked one thing after
+    /// the other. If it fails, some answers may have been taken.
     pub fn ask_together_waiting(
         &self,
         (cluster, member): (u64, MemberId),
@@ -257,13 +258,15 @@ impl Client {
             }
             (table.session, left)
         };
-        // One deadline for all of them, however late each is.
-        let deadline = inner.now() + self.deadline;
+        // One deadline for all that are waited for, however late each is.
+        let mut deadline = None;
         for (at, (Exchange { question, answer }, call)) in
             exchanges.iter_mut().zip(left).enumerate().skip(done)
         {
             let Some(call) = call else { break };
-            match call.within(deadline.saturating_sub(inner.now())).wait(question, answer) {
+            let now = inner.now();
+            let deadline = *deadline.get_or_insert(now + self.deadline);
+            match call.within(deadline.saturating_sub(now)).wait(question, answer) {
                 Ok(()) => take(if planted("later_answers_begin_anew") { at - done } else { at }, answer),
                 Err(error) => {
                     failed = Some(error);
