@@ -62,6 +62,12 @@ impl VersionWord {
         self.0 >> 2
     }
 
+    /// The word as if a transaction had prepared a change, whether one has or not: what the object holds is the same
+    /// for as long as this is.
+    pub const fn prepared(self) -> Self {
+        Self(self.0 | 1)
+    }
+
     /// How it is locked. Bits that mean nothing count as exclusive.
     pub const fn mode(self) -> LockMode {
         match self.0 & 3 {
@@ -89,5 +95,12 @@ mod tests {
             assert_eq!((word.version(), word.mode()), (77, mode));
         }
         assert_eq!(VersionWord(3).mode(), LockMode::Exclusive);
+        let word = |version, mode| VersionWord::new(version, mode).prepared();
+        assert_eq!(word(77, LockMode::Free), VersionWord::new(77, LockMode::Prepared));
+        assert_eq!(word(77, LockMode::Free), word(77, LockMode::Prepared));
+        assert_ne!(word(77, LockMode::Free), word(78, LockMode::Free));
+        for mode in [LockMode::Free, LockMode::Prepared] {
+            assert_ne!(word(77, LockMode::Exclusive), word(77, mode));
+        }
     }
 }

@@ -10,6 +10,7 @@
 
 #[cfg(not(loom))]
 pub mod bare;
+mod checked;
 pub mod journal;
 #[cfg(not(loom))]
 pub(crate) mod mapping;
@@ -24,7 +25,7 @@ mod whereabouts;
 mod words;
 
 pub use rights::Rights;
-pub use span::Span;
+pub use span::{Rest, Span};
 pub use whereabouts::Whereabouts;
 pub(crate) use words::Word;
 pub use words::{AccessError, AtomicU64, Ordering, Words, fence};

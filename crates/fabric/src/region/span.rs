@@ -6,15 +6,15 @@
 //! What always holds: a span begins at a whole word and lies within its memory; what is past its end is not
 //! there.
 
+use super::checked::Checked;
 use super::words::{Ordering, Words};
 use barn_layout::limits::WORD_BYTES;
 
 /// A run of bytes in some memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
-    words: &'a Words,
     /// Where it begins: a whole word.
-    at: usize,
+    start: Checked<'a>,
     bytes: usize,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Span<'a> {
     #[inline(always)]
     pub(super) fn new(words: &'a Words, at: usize, bytes: usize) -> Self {
         debug_assert!(at.is_multiple_of(WORD_BYTES) && at + bytes <= words.bytes());
-        Self { words, at, bytes }
+        Self { start: words.checked(at), bytes }
     }
 
     /// Whether so many bytes at `from`, a whole word, are within.
@@ -42,31 +42,62 @@ impl<'a> Span<'a> {
     /// Loads the word at `from`.
     #[inline(always)]
     pub fn word(&self, from: u32, order: Ordering) -> Option<u64> {
-        self.has(from, WORD_BYTES).then(|| self.words.aligned_word(self.at + from as usize).load(order))
+        self.has(from, WORD_BYTES).then(|| self.start.after(from as usize).word().load(order))
     }
 
     /// The first words, the very first of them loaded before the others.
     #[inline(always)]
     pub fn first<const WORDS: usize>(&self) -> Option<[u64; WORDS]> {
-        self.has(0, WORDS * WORD_BYTES).then(|| self.words.array_checked(self.at))
+        self.has(0, WORDS * WORD_BYTES).then(|| self.start.words())
     }
 
     /// Whether these bytes stand at `from`, a whole word; not if that is past the end.
     #[inline(always)]
     pub fn holds(&self, from: u32, bytes: &[u8]) -> bool {
-        self.has(from, bytes.len()) && self.words.holds_checked(self.at + from as usize, bytes)
+        self.has(from, bytes.len()) && self.start.after(from as usize).holds(bytes)
     }
 
     /// Copies bytes out, as [`Words::load`] does; `None` if some are past the end.
     #[inline(always)]
     pub fn load(&self, from: u32, into: &mut [u8]) -> Option<()> {
-        self.has_bytes(from, into.len()).then(|| self.words.load_checked(self.at + from as usize, into))
+        self.has_bytes(from, into.len()).then(|| self.start.after(from as usize).load(into))
+    }
+
+    /// The `rest` bytes that follow these, which stand at `from`, a whole word; `None` if other bytes do, or if some of
+    /// the rest are past the end.
+    #[inline(always)]
+    pub fn behind(&self, from: u32, bytes: &[u8], rest: usize) -> Option<Rest<'a>> {
+        debug_assert!(isize::try_from(rest).is_ok());
+        if !self.has(from, bytes.len() + rest) {
+            return None;
+        }
+        let start = self.start.after(from as usize);
+        start.holds(bytes).then(|| Rest { start: start.after(bytes.len()), bytes: rest })
     }
 
     /// Asks the CPU to fetch a part into its caches.
     #[inline(always)]
     pub fn prefetch(&self, from: u32, bytes: usize) {
-        self.words.whereabouts().prefetch((self.at + from as usize) as u64, bytes);
+        self.start.whereabouts().prefetch(u64::from(from), bytes);
+    }
+}
+
+/// Bytes after others.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest<'a> {
+    start: Checked<'a>,
+    bytes: usize,
+}
+
+impl Rest<'_> {
+    /// Copies them out, as [`Words::load`] does, in place of what is there.
+    #[inline(always)]
+    pub fn load(self, into: &mut Vec<u8>) {
+        // They mostly are as many as were there before.
+        if into.len() != self.bytes {
+            into.resize(self.bytes, 0);
+        }
+        self.start.load(into);
     }
 }
 
@@ -109,6 +140,19 @@ mod tests {
             }
             assert_eq!(span.load(from, &mut vec![0; 165 - start]), None);
             assert!(!span.holds(from, &pattern[start..165]));
+            for (bytes, rest) in [(0, 0), (0, 9), (8, 8), (16, 32), (5, 3), (16, 101), (101, 0)] {
+                let (end, mut into) = ((start + bytes).min(256), vec![7; 3]);
+                let bytes = end - start;
+                let behind = span.behind(from, &pattern[start..end], rest);
+                let within = from % 8 == 0 && end + rest <= 164;
+                assert_eq!(
+                    behind.map(|rest| rest.load(&mut into)),
+                    within.then_some(()),
+                    "{from}+{bytes}+{rest}"
+                );
+                assert_eq!(into, if within { &pattern[end..end + rest] } else { &[7; 3] });
+                assert!(bytes == 0 || span.behind(from, &pattern[start - 1..end - 1], rest).is_none());
+            }
         }
         assert_eq!(span.load(u32::MAX, &mut [0; 2]), None);
         span.prefetch(u32::MAX, 7);

@@ -16,12 +16,15 @@
 //! the loop takes 4.6 ns for 64 B and 50 ns for 1 KiB, the vector copy 2.3 and 17 ns.
 #![allow(unsafe_code)]
 
+use super::checked::Checked;
 use super::journal::Journal;
 use super::span::Span;
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
 use super::vector;
 use super::whereabouts::Whereabouts;
-use barn_layout::limits::{LINE_BYTES, WORD_BYTES};
+#[cfg(loom)]
+use barn_layout::limits::LINE_BYTES;
+use barn_layout::limits::WORD_BYTES;
 use std::fmt;
 use std::sync::Arc;
 
@@ -250,22 +253,15 @@ impl Words {
         }
     }
 
-    /// The word at `at`, a whole word that has been checked.
+    /// The byte at `at`, which has been checked.
     #[inline(always)]
-    pub(super) fn aligned_word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at < self.bytes && at.is_multiple_of(WORD_BYTES));
-        #[cfg(not(loom))]
-        // SAFETY: as in `word`, below, which would take the same word.
-        unsafe {
-            self.base.byte_add(at).as_ref()
-        }
-        #[cfg(loom)]
-        self.word(at)
+    pub(super) fn checked(&self, at: usize) -> Checked<'_> {
+        Checked::new(self, at)
     }
 
     /// The word that holds byte `at`; `at` has been checked.
     #[inline]
-    fn word(&self, at: usize) -> &AtomicU64 {
+    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at < self.bytes);
         #[cfg(not(loom))]
         // SAFETY: every caller has checked `at` against `bytes`; the backing owns that many
@@ -291,7 +287,7 @@ impl Words {
     /// Loads one word.
     #[inline]
     pub fn load_word(&self, offset: u64, order: Ordering) -> Result<u64, AccessError> {
-        Ok(self.aligned_word(self.check_aligned(offset, WORD_BYTES)?).load(order))
+        Ok(self.checked(self.check_aligned(offset, WORD_BYTES)?).word().load(order))
     }
 
     /// A word that is looked at again and again, checked once.
@@ -340,33 +336,8 @@ impl Words {
     #[inline(always)]
     pub fn load(&self, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let at = self.check(offset, into.len())?;
-        self.load_checked(at, into);
+        self.checked(at).load(into);
         Ok(())
-    }
-
-    /// The same, from a place that has been checked.
-    #[inline(always)]
-    pub(super) fn load_checked(&self, at: usize, into: &mut [u8]) {
-        debug_assert!(at + into.len() <= self.bytes);
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        if at.is_multiple_of(WORD_BYTES) && into.len().is_multiple_of(WORD_BYTES) {
-            // SAFETY: every caller has checked `at + into.len()` against the memory's length, both are
-            // whole words, and `into` is private memory that overlaps nothing registered.
-            unsafe {
-                let from = self.base.as_ptr().cast::<u8>().add(at);
-                match into.len() {
-                    // Lengths that are known need no loop.
-                    vector::BLOCK_BYTES => vector::copy_block(into.as_mut_ptr(), from),
-                    vector::HALF_BLOCK_BYTES => {
-                        vector::copy_short(into.as_mut_ptr(), from, vector::HALF_BLOCK_BYTES);
-                    }
-                    ..vector::BLOCK_BYTES => vector::copy_short(into.as_mut_ptr(), from, into.len()),
-                    _ => vector::copy(into.as_mut_ptr(), from, into.len()),
-                }
-            }
-            return;
-        }
-        self.load_by_word(at, into);
     }
 
     /// Copies whole words out, where they are few.
@@ -383,50 +354,14 @@ impl Words {
     #[inline(always)]
     pub fn load_array<const WORDS: usize>(&self, offset: u64) -> Result<[u64; WORDS], AccessError> {
         let at = self.check_aligned(offset, WORDS * WORD_BYTES)?;
-        Ok(self.array_checked(at))
-    }
-
-    /// The same, from a whole word on that has been checked.
-    #[inline(always)]
-    pub(super) fn array_checked<const WORDS: usize>(&self, at: usize) -> [u64; WORDS] {
-        let mut words = [0; WORDS];
-        for (index, word) in words.iter_mut().enumerate() {
-            // SYNC: Acquire, pairs with the Release store of whatever the first word stands for (a version):
-            // the others are as they were then, or later.
-            let order = if index == 0 { Ordering::Acquire } else { Ordering::Relaxed };
-            *word = self.aligned_word(at + index * WORD_BYTES).load(order);
-        }
-        words
+        Ok(self.checked(at).words())
     }
 
     /// Whether the memory holds these bytes, from a whole word on: compared where they are.
     #[inline]
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> Result<bool, AccessError> {
         let at = self.check_aligned(offset, bytes.len())?;
-        Ok(self.holds_checked(at, bytes))
-    }
-
-    /// The same, from a whole word on that has been checked.
-    #[inline(always)]
-    pub(super) fn holds_checked(&self, at: usize, bytes: &[u8]) -> bool {
-        let is = |index: usize, word: &[u8; WORD_BYTES]| {
-            let held = self.aligned_word(at + index * WORD_BYTES).load(Ordering::Relaxed);
-            held == u64::from_le_bytes(*word)
-        };
-        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
-        // The most usual length needs no loop.
-        if let ([one, two], []) = (words, rest) {
-            return is(0, one) & is(1, two);
-        }
-        if !words.iter().enumerate().all(|(index, word)| is(index, word)) {
-            return false;
-        }
-        if rest.is_empty() {
-            return true;
-        }
-        // The memory has whole words, so that the last one is all there.
-        let last = self.aligned_word(at + words.len() * WORD_BYTES).load(Ordering::Relaxed).to_le_bytes();
-        last[..rest.len()] == *rest
+        Ok(self.checked(at).holds(bytes))
     }
 
     /// A run of bytes from a whole word on, checked once for all that is done with it.
@@ -449,37 +384,6 @@ impl Words {
             self.word(at + index * WORD_BYTES).store(*word, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    /// Copies bytes out that are not whole words: whole words around them, a line at a time.
-    fn load_by_word(&self, mut at: usize, mut into: &mut [u8]) {
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-        while !into.is_empty() {
-            let skip = at % WORD_BYTES;
-            let take = (LINE_BYTES - skip).min(into.len());
-            let mut line = [0; LINE_BYTES];
-            let covered = (skip + take).next_multiple_of(WORD_BYTES);
-            // SAFETY: the caller has checked `at + into.len()` against the memory, which has whole words,
-            // so that those around are there, too; they fit into `line`, which is ours alone.
-            unsafe {
-                let from = self.base.as_ptr().cast::<u8>().add(at - skip);
-                vector::copy(line.as_mut_ptr(), from, covered);
-            }
-            let (now, rest) = into.split_at_mut(take);
-            now.copy_from_slice(&line[skip..skip + take]);
-            into = rest;
-            at += take;
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-        while !into.is_empty() {
-            let skip = at % WORD_BYTES;
-            let take = (WORD_BYTES - skip).min(into.len());
-            let word = self.word(at).load(Ordering::Relaxed).to_le_bytes();
-            let (now, rest) = into.split_at_mut(take);
-            now.copy_from_slice(&word[skip..skip + take]);
-            into = rest;
-            at += take;
-        }
     }
 
     /// Copies bytes in. Each aligned word is written whole.
@@ -536,12 +440,7 @@ impl Words {
     /// Where the memory is, for whoever will want it fetched before looking whether it is still there.
     #[inline]
     pub fn whereabouts(&self) -> Whereabouts {
-        #[cfg(not(loom))]
-        let base = self.base.as_ptr().cast();
-        // Words that stand apart are nowhere.
-        #[cfg(loom)]
-        let base = std::ptr::null();
-        Whereabouts::new(base)
+        self.checked(0).whereabouts()
     }
 }
 

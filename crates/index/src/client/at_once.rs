@@ -15,11 +15,12 @@ use super::memory::{Memory, Unreadable, unreadable};
 use super::read::{answered, now_ms};
 use super::roots::Roots;
 use super::table::{Counts, ShardLink, Table, Way, next_of_mix};
+use crate::hopscotch::{self, Told};
 use crate::key::{Found, Key, Looked};
 use crate::options::KEY_BYTES_MAX;
 use crate::selector::Choice;
 use crate::wire::{self, Method};
-use crate::{TableError, cuckoo, hopscotch};
+use crate::{TableError, cuckoo};
 use barn_fabric::{Confirmation, Words};
 use barn_layout::limits::OPERATION_BYTES_MAX;
 use barn_layout::{Address, RegionId, planted};
@@ -259,11 +260,16 @@ impl Table {
                 },
                 _ => None,
             };
-            let Some(reads) = self.look_group(shard, keys, answers.of(glanced.looked..to)) else {
+            let Some((told, reads)) = self.look_group(shard, keys, answers.of(glanced.looked..to)) else {
                 sent.iter().for_each(|sent| shard.batched.postpone(sent));
                 break;
             };
-            let settled = answers.settle(glanced.looked..to);
+            let settled = match told {
+                Some(Told { found, absent, timed: false }) if !planted("unsettled_at_once_is_absent") => {
+                    found + absent
+                }
+                _ => answers.settle(glanced.looked..to),
+            };
             self.inner.counts.looked_up(settled, reads);
             if let Some(sent) = sent {
                 shard.batched.done(&self.client, &sent, keys.len());
@@ -273,15 +279,15 @@ impl Table {
         glanced
     }
 
-    /// Looks keys of one shard up in mapped memory, and gives the READs that it made; `None` if that takes
-    /// more than loads.
+    /// Looks keys of one shard up in mapped memory, and gives the READs that it made, and what became of the keys
+    /// if that was counted; `None` if it takes more than loads.
     #[inline]
     fn look_group(
         &self,
         shard: &ShardLink,
         keys: &[&[u8]],
         (found, looked): (&mut [Found], &mut [Looked]),
-    ) -> Option<u64> {
+    ) -> Option<(Option<Told>, u64)> {
         let glance = self.client.glance();
         if !glance.is_mapped() {
             return None;
@@ -304,20 +310,23 @@ impl Table {
         keys: &[&[u8]],
         found: &mut [Found],
         looked: &mut [Looked],
-    ) -> Option<u64> {
+    ) -> Option<(Option<Told>, u64)> {
         let seed = self.inner.options.seed;
         match roots {
             Roots::Hopscotch(roots) => {
-                let mapped = |region| glance.mapped(region).ok_or(region);
-                let read =
-                    roots.look_many_mapped(mapped, hopscotch::Keys::Plain(seed, keys), found, looked).ok()?;
-                read.is_none_or(|region| glance.is_believed(region)).then_some(keys.len() as u64)
+                let mapped = |region| glance.mapped(region);
+                let (told, read) = roots.look_many_mapped(mapped, (seed, keys), found, looked).ok()?;
+                let is_believed = read.is_none_or(|region| glance.is_believed(region));
+                is_believed.then_some((Some(told), keys.len() as u64))
             }
             roots => {
                 let (mut hashed, mut reads) = ([Key { bytes: &[], hash: 0 }; GLANCE_KEYS], 0);
                 let hashed = &mut hashed[..keys.len()];
                 hashed.iter_mut().zip(keys).for_each(|(hashed, key)| *hashed = Key::new(seed, key));
-                roots.lookup_batch_mapped(glance, hashed, found, looked, &mut reads).ok().map(|()| reads)
+                roots
+                    .lookup_batch_mapped(glance, hashed, found, looked, &mut reads)
+                    .ok()
+                    .map(|()| (None, reads))
             }
         }
     }

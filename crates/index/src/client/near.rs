@@ -55,18 +55,6 @@ impl Near {
         true
     }
 
-    /// Asks the CPU for the line that begins there, and the next if none does; false if it is not known where it is.
-    #[inline(always)]
-    pub(crate) fn prefetch_head(&self, at: Address) -> bool {
-        let spot = self.spot(at);
-        // ORDER: Relaxed, both: as above.
-        if spot.region.load(Ordering::Relaxed) != at.region().0 {
-            return false;
-        }
-        Whereabouts::from_bits(spot.at.load(Ordering::Relaxed)).prefetch_head(u64::from(at.offset()));
-        true
-    }
-
     /// Takes note of where the region of `at` is.
     #[cold]
     pub(crate) fn learn(&self, at: Address, words: &Words) {
@@ -89,8 +77,6 @@ mod tests {
         assert!(!near.prefetch(one, 64));
         near.learn(one, &words);
         assert!(near.prefetch(one, 64) && !near.prefetch(other, 64));
-        assert!(near.prefetch_head(one) && !near.prefetch_head(other));
-        assert!(near.prefetch_head(Address::new(RegionId(1), 72)));
         let copy = near.clone();
         near.learn(other, &words);
         assert!(near.prefetch(other, 64) && !near.prefetch(one, 64), "they share a spot");

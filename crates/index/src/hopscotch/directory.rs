@@ -43,6 +43,13 @@ impl Segment {
         }
     }
 
+    /// Where a bucket's header is.
+    #[inline(always)]
+    pub(super) fn address_of(&self, index: usize, shape: &Shape) -> Address {
+        // Of what is sane all of it lies within the region.
+        Address::from_bits(self.address.to_bits() + (index * shape.stride) as u64)
+    }
+
     /// Where a bucket's header starts, in its region.
     #[inline]
     pub(super) fn offset(&self, index: usize, shape: &Shape) -> u64 {

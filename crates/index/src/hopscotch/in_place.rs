@@ -84,26 +84,25 @@ pub(super) enum Bucket {
 }
 
 /// A slot that probably holds a key, of one version of its bucket.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Likely {
-    version: u64,
-    /// How far the slot is from the header; 0 for no slot.
+#[derive(Clone, Copy)]
+pub(super) struct Likely<'a> {
+    /// The bucket.
+    span: Span<'a>,
+    /// Its version when it was opened, see [`VersionWord::prepared`].
+    word: VersionWord,
+    /// How far the slot is from the header.
     from: u32,
     control: Control,
 }
 
-impl Likely {
-    /// Whether there is such a slot.
-    #[inline]
-    pub(super) fn is_somewhere(&self) -> bool {
-        self.from != 0
-    }
-}
-
 /// What a slot turned out to hold.
-enum Taken {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
     /// The key, whose value is in `found`.
-    Found,
+    Found {
+        /// Whether it expires some time.
+        timed: bool,
+    },
     /// The key may be in an object of its own.
     Outside(Pointer),
     /// Another key.
@@ -135,8 +134,8 @@ impl<'a> Place<'a> {
 
     /// A bucket whose header is there.
     #[inline(always)]
-    pub(super) fn at(words: &'a Words, region: RegionId, at: u32, incarnation: u32) -> Self {
-        Self { words, at: u64::from(at), region, incarnation }
+    pub(super) fn at(words: &'a Words, address: Address, incarnation: u32) -> Self {
+        Self { words, at: u64::from(address.offset()), region: address.region(), incarnation }
     }
 
     /// The bucket after it.
@@ -187,8 +186,8 @@ impl<'a> Place<'a> {
     /// Asks for the slot that probably holds the key; false if none does.
     pub(super) fn prefetch_slot(&self, shape: &Shape, key: Key<'_>) -> bool {
         let likely = match shape.slots <= FEW_SLOTS {
-            true => self.seek::<FEW_WORDS>(shape, &key),
-            false => self.seek::<MORE_WORDS>(shape, &key),
+            true => self.seek::<FEW_WORDS>(shape, tag(key.hash)),
+            false => self.seek::<MORE_WORDS>(shape, tag(key.hash)),
         };
         matches!(likely, Ok(Some(_)))
     }
@@ -265,37 +264,26 @@ impl<'a> Place<'a> {
     /// All of a bucket.
     #[inline(always)]
     fn bucket(&self, shape: &Shape) -> Result<Span<'a>, Shut> {
-        Ok(self.words.span(self.at, shape.object_bytes)?)
+        // Of two numbers so short it is known that their sum is one.
+        Ok(self.words.span(u64::from(self.at as u32), shape.object_bytes as u32 as usize)?)
     }
 
-    /// Opens a bucket, and asks the CPU for the slot that probably holds the key, which
-    /// [`Self::take_likely`] is for, some time later; `None` if there is no such slot.
+    /// Opens a bucket, and asks the CPU for the slot that probably holds the key, which [`Likely::take`] is for, some
+    /// time later; `None` if there is no such slot.
     #[inline(always)]
     pub(super) fn seek<const WORDS: usize>(
         &self,
         shape: &Shape,
-        key: &Key<'_>,
-    ) -> Result<Option<Likely>, Shut> {
+        tag: u8,
+    ) -> Result<Option<Likely<'a>>, Shut> {
         let span = self.bucket(shape)?;
         let words: [u64; WORDS] = span.first().ok_or(Shut::Nowhere)?;
-        let version = self.open(&words)?;
-        let tagged = Tagged::in_words::<WORDS, HEAD_BYTES>(&words, shape.slots, tag(key.hash));
+        let word = self.open(&words)?;
+        let tagged = Tagged::in_words::<WORDS, HEAD_BYTES>(&words, shape.slots, tag);
         let Some(slot) = tagged.first() else { return Ok(None) };
-        let likely = likely::<WORDS, HEAD_BYTES>(&words, version, slot, shape.slots, shape);
+        let likely = likely::<WORDS, HEAD_BYTES>(span, &words, word, slot, (shape.slots, shape.slot_bytes));
         span.prefetch(likely.from, shape.slot_bytes);
         Ok(Some(likely))
-    }
-
-    /// Takes what [`Self::seek`] saw; false if the key was not there after all.
-    #[inline(always)]
-    pub(super) fn take_likely(
-        &self,
-        likely: Likely,
-        shape: &Shape,
-        key: &Key<'_>,
-        found: &mut Found,
-    ) -> Result<bool, Shut> {
-        Ok(matches!(self.take(&self.bucket(shape)?, likely, shape, key, found)?, Taken::Found))
     }
 
     /// Looks for a key in `slots` slots.
@@ -314,16 +302,16 @@ impl<'a> Place<'a> {
             }
             _ => self.block::<WORDS>(slots, shape)?,
         };
-        let version = self.open(&words)?;
+        let word = self.open(&words)?;
         for slot in Tagged::in_words::<WORDS, START>(&words, slots, tag(key.hash)) {
-            let likely = likely::<WORDS, START>(&words, version, slot, slots, shape);
-            match self.take(&span, likely, shape, key, found)? {
-                Taken::Found => return Ok(Bucket::Found),
+            let likely = likely::<WORDS, START>(span, &words, word, slot, (slots, shape.slot_bytes));
+            match likely.take(self.address(), key.bytes, || key.hash, found)? {
+                Taken::Found { .. } => return Ok(Bucket::Found),
                 Taken::Outside(pointer) => return Ok(Bucket::Outside(pointer)),
                 Taken::Other => {}
             }
         }
-        still(&span, version)?;
+        still(&span, word)?;
         // An overflow block has neither.
         let (joints, rest) = match START {
             HEAD_BYTES => (words[HEADER_BYTES / WORD_BYTES], words[HEADER_BYTES / WORD_BYTES + 1]),
@@ -354,7 +342,7 @@ impl<'a> Place<'a> {
 
     /// Judges the first words of an object, its header; gives the version.
     #[inline(always)]
-    fn open(&self, words: &[u64]) -> Result<u64, Shut> {
+    fn open(&self, words: &[u64]) -> Result<VersionWord, Shut> {
         let header = Header::from_words(words[0], words[1]);
         if !header.allocated || header.incarnation != self.incarnation {
             return Err(Shut::Stale);
@@ -362,112 +350,106 @@ impl<'a> Place<'a> {
         if header.word.mode() == LockMode::Exclusive {
             return Err(Shut::Unsettled);
         }
-        Ok(header.word.version())
+        Ok(header.word.prepared())
     }
+}
 
-    /// Takes a slot's entry if it is the key's and nothing has changed since the object was opened.
+impl Likely<'_> {
+    /// Takes the slot's entry if it is the key's and nothing has changed since the object, which is at `address`, was
+    /// opened.
     #[inline(always)]
-    fn take(
+    pub(super) fn take(
         &self,
-        span: &Span<'_>,
-        likely: Likely,
-        shape: &Shape,
-        key: &Key<'_>,
+        address: Address,
+        key: &[u8],
+        hash: impl FnOnce() -> u64,
         found: &mut Found,
     ) -> Result<Taken, Shut> {
-        let Likely { version, from, control } = likely;
-        let (key_bytes, value_bytes) = (key.bytes.len(), control.value_bytes());
-        if !control.is_plain_of(key_bytes) {
-            return self.take_unusual(span, likely, shape, key, found);
+        if !self.control.is_plain_of(key.len()) {
+            return self.take_unusual(address, key, hash(), found);
         }
         // Words of two versions may say anything.
-        if key_bytes + value_bytes > shape.slot_bytes || !span.holds(from, key.bytes) {
+        let Some(value) = self.span.behind(self.from, key, self.control.value_bytes()) else {
             return Ok(Taken::Other);
-        }
-        // It mostly is as long as what was there before.
-        if found.value.len() != value_bytes {
-            found.value.resize(value_bytes, 0);
-        }
-        span.load(from + key_bytes as u32, &mut found.value).ok_or(Shut::Nowhere)?;
+        };
+        value.load(&mut found.value);
+        still(&self.span, self.word)?;
         found.expires = 0;
-        still(span, version)?;
-        found.version = entry_version(self.address(), version, control);
-        Ok(Taken::Found)
+        found.version = entry_version(address, self.word.version(), self.control);
+        Ok(Taken::Found { timed: false })
     }
 
     /// The same of an entry that expires, one that lies outside, or another key's.
     #[inline(never)]
     fn take_unusual(
         &self,
-        span: &Span<'_>,
-        likely: Likely,
-        shape: &Shape,
-        key: &Key<'_>,
+        address: Address,
+        key: &[u8],
+        hash: u64,
         found: &mut Found,
     ) -> Result<Taken, Shut> {
-        let Likely { version, from, control } = likely;
-        if control.slot_bytes() > shape.slot_bytes {
-            return Ok(Taken::Other);
-        }
+        let Self { span, word, from, control } = self;
         if control.is_outside() {
-            return take_outside(span, likely, key.hash);
+            return self.take_outside(hash);
         }
-        let key_at = from + control.key_at() as u32;
-        if control.key_bytes() != key.bytes.len() || !span.holds(key_at, key.bytes) {
+        if control.key_bytes() != key.len() {
             return Ok(Taken::Other);
         }
-        found.value.resize(control.value_bytes(), 0);
-        span.load(key_at + control.key_bytes() as u32, &mut found.value).ok_or(Shut::Nowhere)?;
+        let Some(value) = span.behind(from + control.key_at() as u32, key, control.value_bytes()) else {
+            return Ok(Taken::Other);
+        };
+        value.load(&mut found.value);
         found.expires = match control.has_expiry() {
             // ORDER: Relaxed: the look at the version below orders it.
-            true => span.word(from, Ordering::Relaxed).ok_or(Shut::Nowhere)?,
+            true => span.word(*from, Ordering::Relaxed).ok_or(Shut::Nowhere)?,
             false => 0,
         };
-        still(span, version)?;
-        found.version = entry_version(self.address(), version, control);
-        Ok(Taken::Found)
+        still(span, *word)?;
+        found.version = entry_version(address, word.version(), *control);
+        Ok(Taken::Found { timed: found.expires != 0 })
+    }
+
+    /// The same of an entry that lies outside.
+    #[inline(never)]
+    fn take_outside(&self, wanted: u64) -> Result<Taken, Shut> {
+        let mut slot = [0; OUTSIDE_SLOT_BYTES];
+        let Some(()) = self.span.load(self.from, &mut slot) else { return Ok(Taken::Other) };
+        match Entry::parse(self.control, &slot) {
+            Some(Entry::Outside { pointer, hash }) if hash == wanted => {
+                still(&self.span, self.word)?;
+                Ok(Taken::Outside(pointer))
+            }
+            _ => Ok(Taken::Other),
+        }
     }
 }
 
 /// Whether everything that was read since the object was opened is of that version.
 #[inline(always)]
-fn still(span: &Span<'_>, version: u64) -> Result<(), Shut> {
+fn still(span: &Span<'_>, opened: VersionWord) -> Result<(), Shut> {
     // SYNC: Acquire, pairs with the Release fence after an object is closed: whoever saw a new byte
     // sees, when it looks at the version again, that it is closed or newer.
     fence(Ordering::Acquire);
     // ORDER: Relaxed: the fence orders it.
     let after = VersionWord(span.word(0, Ordering::Relaxed).ok_or(Shut::Nowhere)?);
-    match after.version() == version && after.mode() != LockMode::Exclusive {
+    match after.prepared() == opened {
         true => Ok(()),
         false if planted("bucket_not_looked_at_again") => Ok(()),
         false => Err(Shut::Unsettled),
     }
 }
 
-/// A slot, of so many, whose tag is right.
+/// A slot, of so many of such a length, whose tag is right.
 #[inline(always)]
-fn likely<const WORDS: usize, const START: usize>(
+fn likely<'a, const WORDS: usize, const START: usize>(
+    span: Span<'a>,
     words: &[u64; WORDS],
-    version: u64,
+    word: VersionWord,
     slot: usize,
-    slots: usize,
-    shape: &Shape,
-) -> Likely {
-    let from = HEADER_BYTES + slots_at(START, slots) + slot * shape.slot_bytes;
-    Likely { version, from: from as u32, control: tagged::control::<WORDS, START>(words, slot) }
-}
-
-#[inline(never)]
-fn take_outside(span: &Span<'_>, likely: Likely, wanted: u64) -> Result<Taken, Shut> {
-    let mut slot = [0; OUTSIDE_SLOT_BYTES];
-    span.load(likely.from, &mut slot).ok_or(Shut::Nowhere)?;
-    match Entry::parse(likely.control, &slot) {
-        Some(Entry::Outside { pointer, hash }) if hash == wanted => {
-            still(span, likely.version)?;
-            Ok(Taken::Outside(pointer))
-        }
-        _ => Ok(Taken::Other),
-    }
+    (slots, slot_bytes): (usize, usize),
+) -> Likely<'a> {
+    let from = (HEADER_BYTES + slots_at(START, slots) + slot * slot_bytes) as u32;
+    Likely { span, word, from, control: tagged::control::<WORDS, START>(words, slot) }
 }
 
 /// The control word of a slot, out of the words of an object.

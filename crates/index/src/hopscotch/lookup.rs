@@ -9,7 +9,7 @@
 
 use super::bucket::{self, Entry, Slots, entry_version, tag};
 use super::directory::{Directory, Excerpt, Segment};
-use super::group;
+use super::group::{self, Sought, Told, Wanted};
 use super::in_place::{Bucket, Place, SLOT_BYTES_MAX, SLOTS_MAX, Shut};
 use super::shape::Shape;
 use crate::client::buffers::Buffers;
@@ -448,11 +448,9 @@ impl Roots {
         reads: &mut u64,
     ) -> Result<(), Unreadable> {
         *reads += keys.len() as u64;
-        let closed = Unreadable::Closed;
-        let mapped = |region| memory.mapped(region).ok_or(region);
-        match self.look_many_mapped(mapped, Keys::Hashed(keys), found, looked) {
-            Ok(read) => read.map_or(Ok(()), |region| memory.believe(region)),
-            Err(Some(region)) => Err(closed(region)),
+        match self.look_many_mapped(|region| memory.mapped(region), (0, keys), found, looked) {
+            Ok((_, read)) => read.map_or(Ok(()), |region| memory.believe(region)),
+            Err(Some(region)) => Err(Unreadable::Closed(region)),
             Err(None) => Err(Unreadable::Nowhere),
         }
     }
@@ -462,104 +460,40 @@ impl Roots {
     #[inline]
     pub(crate) fn look_many_mapped<'m>(
         &self,
-        mapped: impl Fn(RegionId) -> Result<&'m Words, RegionId>,
-        keys: Keys<'_>,
+        mapped: impl Fn(RegionId) -> Option<&'m Words>,
+        keys: (u64, &[impl Wanted]),
         found: &mut [Found],
         looked: &mut [Looked],
-    ) -> Result<Option<RegionId>, Option<RegionId>> {
-        let many = Many { roots: self, mapped, keys, met: Default::default(), last: Cell::new(None) };
-        group::look(&self.shape, &many, found, looked)?;
-        Ok(many.last.get())
+    ) -> Result<(Told, Option<RegionId>), Option<RegionId>> {
+        let many = Many { directory: &self.directory, mapped, last: Cell::new(None) };
+        let told = group::look(&self.shape, &many, keys, found, looked)?;
+        Ok((told, many.last.get()))
     }
 }
 
-/// Keys that are looked up together.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Keys<'a> {
-    /// With their hashes.
-    Hashed(&'a [Key<'a>]),
-    /// Of a table with this seed: each is hashed when its turn comes, while those before it are on their way.
-    Plain(u64, &'a [&'a [u8]]),
-}
-
-/// Regions of one group that are told apart by the last bits of their numbers.
-const MET: usize = 8;
-
-/// The same, and the memory in which they are looked for.
-struct Many<'a, 'm, F> {
-    roots: &'a Roots,
+/// A directory, and the memory in which keys are looked for.
+struct Many<'a, F> {
+    directory: &'a Directory<Segment>,
     mapped: F,
-    keys: Keys<'a>,
-    /// Regions that were met, by the last bits of their numbers.
-    met: [Cell<Option<(RegionId, &'m Words)>>; MET],
     /// A region that was read. All of a shard's are one node's, so that one of them speaks for all.
     last: Cell<Option<RegionId>>,
 }
 
-/// A segment's place in the directory, and where in its region the bucket is.
-#[derive(Clone, Copy, Default)]
-struct Spot {
-    place: u32,
-    at: u32,
-}
-
-impl<'m, F: Fn(RegionId) -> Result<&'m Words, RegionId>> group::Sought<'m> for Many<'_, 'm, F> {
-    type Aim = Spot;
+impl<'m, F: Fn(RegionId) -> Option<&'m Words>> Sought<'m> for Many<'_, F> {
     type Error = Option<RegionId>;
 
     #[inline(always)]
-    fn key(&self, at: usize) -> Key<'_> {
-        match self.keys {
-            Keys::Hashed(keys) => keys[at],
-            Keys::Plain(seed, keys) => Key::new(seed, keys[at]),
-        }
+    fn segment(&self, hash: u64) -> Option<&Segment> {
+        let segment = &self.directory.places()[self.directory.place(hash)];
+        (segment.address.to_bits() != 0).then_some(segment)
     }
 
-    #[inline(always)]
-    fn aim(&self, key: &Key<'_>) -> Spot {
-        let Roots { shape, directory, near } = self.roots;
-        let place = directory.place(key.hash);
-        let segment = &directory.places()[place];
-        let at = segment.offset(shape.home(key.hash, segment.seed), shape) as u32;
-        let address = Address::new(segment.address.region(), at);
-        if !near.prefetch_head(address) && segment.address.to_bits() != 0 {
-            self.learn(address);
-        }
-        Spot { place: place as u32, at }
-    }
-
-    #[inline(always)]
-    fn place(&self, Spot { place, at }: Spot) -> Result<Option<Place<'m>>, Option<RegionId>> {
-        let segment = &self.roots.directory.places()[place as usize];
-        if segment.address.to_bits() == 0 {
-            return Ok(None);
-        }
-        let region = segment.address.region();
+    fn words(&self, region: RegionId) -> Option<&'m Words> {
         self.last.set(Some(region));
-        let met = &self.met[region.0 as usize % MET];
-        let words = match met.get() {
-            Some((known, words)) if known == region => words,
-            _ => {
-                let words = (self.mapped)(region).map_err(Some)?;
-                met.set(Some((region, words)));
-                words
-            }
-        };
-        Ok(Some(Place::at(words, region, at, segment.incarnation)))
+        (self.mapped)(region)
     }
 
-    fn nowhere(&self) -> Option<RegionId> {
-        None
-    }
-}
-
-impl<'m, F: Fn(RegionId) -> Result<&'m Words, RegionId>> Many<'_, 'm, F> {
-    /// Fetches a bucket of which it is not known where it is mapped, and takes note of that.
-    #[cold]
-    fn learn(&self, address: Address) {
-        if let Ok(words) = (self.mapped)(address.region()) {
-            words.prefetch(u64::from(address.offset()), 1);
-            self.roots.near.learn(address, words);
-        }
+    fn unreadable(&self, region: Option<RegionId>) -> Result<(), Option<RegionId>> {
+        Err(region)
     }
 }

@@ -31,8 +31,9 @@ mod tests;
 mod transaction;
 
 pub use figures::{Figures, figures};
+pub(crate) use group::Told;
+pub(crate) use lookup::Aim;
 pub use lookup::Roots;
-pub(crate) use lookup::{Aim, Keys};
 pub use owner::Owner;
 pub(crate) use transaction::NotDone;
 

@@ -5,7 +5,7 @@ use super::bucket::{self, Entry, entry_version};
 use super::change::{Effect, Failure, Work};
 use super::count::count;
 use super::directory::{Directory, Excerpt, Segment};
-use super::group;
+use super::group::{self, Told};
 use super::in_place::Place;
 use super::local::{Peek, finish};
 use super::one_bucket::{OneBucket, Scratch};
@@ -552,17 +552,14 @@ impl Shard for Owner {
         found: &mut [Found],
         looked: &mut [Looked],
     ) {
-        let asked = Asked::of(heap, (&self.directory, &self.segments, &self.shape), (seed, keys));
-        if group::look(&self.shape, &asked, found, looked).is_err() {
-            return looked.fill(Looked::Unsettled);
+        let asked = Asked { heap, directory: &self.directory, segments: &self.segments };
+        match group::look(&self.shape, &asked, (seed, keys), found, looked) {
+            Ok(Told { found, absent, .. }) => {
+                self.stats.gets += found + absent;
+                self.stats.hits += found;
+            }
+            Err(()) => looked.fill(Looked::Unsettled),
         }
-        let (mut gets, mut hits) = (0, 0);
-        for looked in looked {
-            gets += u64::from(matches!(looked, Looked::Found | Looked::Absent));
-            hits += u64::from(*looked == Looked::Found);
-        }
-        self.stats.gets += gets;
-        self.stats.hits += hits;
     }
 
     fn prefetch(&self, heap: &Heap, key: Key<'_>) {

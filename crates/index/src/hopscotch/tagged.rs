@@ -55,14 +55,14 @@ impl Tagged {
         tag: u8,
     ) -> Self {
         let wanted = u64::from(tag) * ONES;
-        let mut differ = 0;
+        let mut alike = 0;
         for at in 0..Self::pairs::<WORDS, START>() {
-            // Of tags that differ something is left, and 255 more carries into the next bit.
+            // Of tags that differ something is left, and 256 less that is less than 256.
             let left = (pair::<WORDS, START>(words, at) ^ wanted) & TAGS;
-            differ |= ((left + TAGS) & (ONES << FIRST_BIT)) << at;
+            alike |= (((ONES << FIRST_BIT) - left) & (ONES << FIRST_BIT)) << at;
         }
         let slots = if planted("tag_past_the_last_slot") { Self::pairs::<WORDS, START>() * 2 } else { slots };
-        Self(!differ & Self::all(slots))
+        Self(alike & Self::all(slots))
     }
 
     /// Whether the first control word is the second half of a word.

@@ -1,7 +1,8 @@
 //! The direct ways: one key without a future, and many step by step. What they find is what a lookup finds,
 //! and what they are not sure of they leave to it.
 
-use super::super::in_place::{FEW_WORDS, Likely, Place, Shut};
+use super::super::bucket::tag;
+use super::super::in_place::{FEW_WORDS, Likely, Place, Shut, Taken};
 use super::*;
 use barn_layout::object::LockMode;
 
@@ -64,13 +65,13 @@ impl Batch {
 }
 
 /// The bucket in which a key is, and its slot.
-fn opened<'a>(world: &'a World, roots: &Roots, key: Key<'_>) -> (Place<'a>, Likely) {
+fn opened<'a>(words: &'a Words, roots: &Roots, key: Key<'_>) -> (Place<'a>, Likely<'a>) {
     let segment = roots.segment(key).unwrap();
     let home = roots.shape().home(key.hash, segment.seed);
-    let home = Place::new(&world.memory.0[0].1, segment, home, roots.shape());
+    let home = Place::new(words, segment, home, roots.shape());
     [home, home.next(roots.shape())]
         .into_iter()
-        .find_map(|place| Some((place, place.seek::<FEW_WORDS>(roots.shape(), &key).ok()??)))
+        .find_map(|place| Some((place, place.seek::<FEW_WORDS>(roots.shape(), tag(key.hash)).ok()??)))
         .expect("the key is in one of the two")
 }
 
@@ -81,19 +82,23 @@ fn what_changed_since_it_was_opened_is_not_taken() {
     let words = world.memory.0[0].1.clone();
     let (roots, key) = (world.roots(), Key::new(world.options.seed, b"key"));
     let mut found = Found::default();
+    let take = |likely: &Likely<'_>, place: Place<'_>, found: &mut Found| {
+        likely.take(place.address(), key.bytes, || key.hash, found)
+    };
+    let is_found = |taken| matches!(taken, Ok(Taken::Found { .. }));
     // Nothing has: it is taken.
-    let (place, likely) = opened(&world, &roots, key);
-    assert_eq!(place.take_likely(likely, roots.shape(), &key, &mut found), Ok(true));
+    let (place, likely) = opened(&words, &roots, key);
+    assert_eq!(take(&likely, place, &mut found), Ok(Taken::Found { timed: false }));
     assert_eq!((&found.value[..], found.expires), (&[1; 32][..], 0));
     // Another value, and then one with a time, which comes before the key.
     let at = u64::from(place.address().offset());
     world.put(b"key", &[2; 32], 0).unwrap();
-    let (place, newer) = opened(&world, &roots, key);
-    assert_eq!(place.take_likely(likely, roots.shape(), &key, &mut found), Err(Shut::Unsettled));
+    let (place, newer) = opened(&words, &roots, key);
+    assert_eq!(take(&likely, place, &mut found), Err(Shut::Unsettled));
     world.put(b"key", &[2; 20], 99).unwrap();
-    assert_ne!(opened(&world, &roots, key).0.take_likely(newer, roots.shape(), &key, &mut found), Ok(true));
-    let (place, newer) = opened(&world, &roots, key);
-    assert_eq!(place.take_likely(newer, roots.shape(), &key, &mut found), Ok(true));
+    assert!(!is_found(take(&newer, opened(&words, &roots, key).0, &mut found)));
+    let (place, newer) = opened(&words, &roots, key);
+    assert_eq!(take(&newer, place, &mut found), Ok(Taken::Found { timed: true }));
     assert_eq!((&found.value[..], found.expires), (&[2; 20][..], 99));
     // The bucket locked by somebody, and free again.
     // ORDER: Relaxed: nobody else is there.
@@ -101,19 +106,19 @@ fn what_changed_since_it_was_opened_is_not_taken() {
     let version = barn_layout::object::VersionWord(word).version();
     let locked = |mode| barn_layout::object::VersionWord::new(version, mode).0;
     for (mode, taken) in [
-        (LockMode::Prepared, Ok(true)),
+        (LockMode::Prepared, Ok(Taken::Found { timed: true })),
         (LockMode::Exclusive, Err(Shut::Unsettled)),
-        (LockMode::Free, Ok(true)),
+        (LockMode::Free, Ok(Taken::Found { timed: true })),
     ] {
         // ORDER: Relaxed: as above.
         words.store_word(at, locked(mode), Ordering::Relaxed).unwrap();
-        assert_eq!(place.take_likely(newer, roots.shape(), &key, &mut found), taken, "{mode:?}");
+        assert_eq!(take(&newer, place, &mut found), taken, "{mode:?}");
         let (looked, _) = look_many(&roots, &world.memory, &[key])[0].clone();
         let settled = if taken.is_ok() { Looked::Found } else { Looked::Unsettled };
         assert_eq!(looked, settled, "{mode:?}");
     }
     // It is gone.
-    let (_, newest) = opened(&world, &roots, key);
+    let (_, newest) = opened(&words, &roots, key);
     assert!(world.remove(b"key"));
     let place = Place::new(
         &words,
@@ -121,7 +126,7 @@ fn what_changed_since_it_was_opened_is_not_taken() {
         roots.shape().home(key.hash, roots.segment(key).unwrap().seed),
         roots.shape(),
     );
-    assert_ne!(place.take_likely(newest, roots.shape(), &key, &mut found), Ok(true));
+    assert!(!is_found(take(&newest, place, &mut found)));
     assert_eq!(look_many(&roots, &world.memory, &[key])[0].0, Looked::Absent);
 }
 
