@@ -231,8 +231,7 @@ pub(super) fn answered(answer: &[u8], found: &mut Found) -> Result<Option<bool>,
 /// Takes the value that an answer brings.
 #[inline]
 pub(super) fn take_value(told: &Answer<'_>, found: &mut Found) {
-    found.value.clear();
-    found.value.extend_from_slice(told.value);
+    wire::replace(&mut found.value, told.value);
     found.version = told.version;
     found.expires = told.expires;
 }

@@ -19,7 +19,9 @@ pub use shard::{Decision, Shard, ShardStats};
 use crate::error::Refused;
 use crate::key::{Found, Key, Looked};
 use crate::options::{KEY_BYTES_MAX, Kind, TableOptions, VALUE_BYTES_MAX};
-use crate::wire::{self, Answer, Malformed, Method, Update, add_answer, next_key, next_update, split};
+use crate::wire::{
+    self, Answer, Malformed, Method, Update, add_answer, add_value, next_key, next_update, split,
+};
 use crate::{cache, cuckoo, hopscotch, tree};
 use barn_cluster::{Configuration, MemberId};
 use barn_heap::Heap;
@@ -451,7 +453,7 @@ impl Request<'_> {
                 && let Found { value, version, expires: 0 } = &self.glanced[at]
                 && fits(answer, value.len(), count - done)
             {
-                add_answer(answer, &Answer { outcome: Outcome::Done, version: *version, expires: 0, value });
+                add_value(answer, *version, value);
                 continue;
             }
             let (there, found) = match looked[at] {
