@@ -16,6 +16,10 @@
 //! - a READ of shared memory takes about 100 ns and reading the clock twice takes 50, so where
 //!   operations are quick only some are timed; see [`SelectorOptions::timed_ns`];
 //! - samples grow old: see [`SelectorOptions::fresh_max`];
+//! - whoever explores takes the way that seems worse several times in a row ([`RUN`]), and the first of them is not
+//!   counted: it waits for whoever serves that way and was asleep. On a node with little CPU that took milliseconds, so
+//!   that either way seemed a hundred times as slow as the other to whoever did not take it, and stayed so;
+//! - of few samples nobody can tell by their deviation which one is off: of fewer than eight the median counts;
 //! - exploring has its share of the time, not only of the operations: see
 //!   [`SelectorOptions::explore_share`];
 //! - where READs do not queue at all, l_r - RTT is 0, and the paper's rule never asks the node, however
@@ -94,7 +98,7 @@ pub struct SelectorOptions {
     /// for a quarter of it: the paper wants them to cover from milliseconds to a second, and of a way
     /// that is seldom taken a hundred would cover minutes.
     pub fresh_max: Duration,
-    /// Samples of each way, at the start, before they are compared. Until then the ways alternate.
+    /// Samples of each way, at the start, before they are compared. Until then the ways are taken by turns.
     pub samples_min: usize,
     /// Operations that take at least so long are all timed. Of others one in so many that the
     /// timed ones are this far apart: at 2,500 ns, reading the clock twice (50 ns) costs 2 %.
@@ -111,7 +115,7 @@ impl Default for SelectorOptions {
             explore_share: 0.02,
             idle_max: Duration::from_secs(3),
             fresh_max: Duration::from_millis(400),
-            samples_min: 8,
+            samples_min: 6,
             timed_ns: 2_500,
         }
     }
@@ -139,8 +143,33 @@ pub struct Selector {
     idle_max_ns: u64,
     /// What was chosen last while nothing was known.
     turn: Choice,
+    /// What explores now.
+    run: Option<Run>,
+    /// What the first request, and the first lookup by READs, of a run take on average.
+    first_request_ns: f32,
+    first_lookup_ns: f32,
     /// What follows from the samples, worked out when one is added; nothing while there are too few.
     estimate: Option<Estimate>,
+}
+
+/// So many operations in a row explore: one that does not count, and three of which one may have waited for something else.
+const RUN: u32 = 4;
+
+/// Operations in a row that take the way that seemed worse.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    choice: Choice,
+    /// So many are yet to be chosen.
+    left: u32,
+    /// So many were measured, and took so long.
+    measured: u32,
+    spent_ns: u64,
+}
+
+impl Run {
+    fn of(choice: Choice) -> Self {
+        Self { choice, left: RUN, measured: 0, spent_ns: 0 }
+    }
 }
 
 /// What choosing needs to know.
@@ -176,6 +205,9 @@ impl Selector {
             fresh_max_ns: nanoseconds(options.fresh_max),
             idle_max_ns: nanoseconds(options.idle_max),
             turn: Choice::Request,
+            run: None,
+            first_request_ns: 0.0,
+            first_lookup_ns: 0.0,
             estimate: None,
             options,
         }
@@ -189,10 +221,20 @@ impl Selector {
         let random = self.next_random();
         // By reference: a copy of what was just written by parts makes the CPU wait for all of them.
         let Some(estimate) = &self.estimate else {
-            self.turn = self.turn.other();
+            let turn = self.turn.other();
+            let run = self.run.get_or_insert(Run::of(turn));
+            if run.left == 0 {
+                *run = Run::of(turn);
+            }
+            self.turn = run.choice;
+            run.left -= 1;
             return Chosen { choice: self.turn, timed: true, explores: false };
         };
         let better = estimate.better(reads_expected);
+        if let Some(run) = self.run.as_mut().filter(|run| run.left > 0) {
+            run.left -= 1;
+            return Chosen { choice: run.choice, timed: true, explores: run.choice != better };
+        }
         let (explore_below, last) = match better {
             Choice::OneSided => (estimate.explore_request, self.request_at_ns),
             Choice::Request => (estimate.explore_read, self.one_sided_at_ns),
@@ -201,6 +243,9 @@ impl Selector {
         let overdue = self.used_at_ns.saturating_sub(last) > estimate.overdue_ns;
         let explores = (random as u32) < explore_below || overdue;
         let choice = if explores { better.other() } else { better };
+        if explores {
+            self.run = Some(Run { left: RUN - 1, ..Run::of(choice) });
+        }
         let timed_below = match choice {
             Choice::Request => estimate.request_timed,
             Choice::OneSided => estimate.read_timed * reads_expected,
@@ -220,13 +265,18 @@ impl Selector {
     pub fn measured(&mut self, now: Duration, choice: Choice, latency: Duration, reads: u32) {
         self.touch(now);
         let nanoseconds = nanoseconds(latency) as f32;
+        // All of it was in the client's own cache: that says nothing about READs.
+        if choice == Choice::OneSided && reads == 0 {
+            return;
+        }
+        let each = if choice == Choice::OneSided { nanoseconds / reads as f32 } else { nanoseconds };
+        if !self.counts(choice, nanoseconds) {
+            return;
+        }
         self.drop_stale(choice);
         let kept = match choice {
-            Choice::Request => self.request.add(nanoseconds),
-            // All of it was in the client's own cache: that says nothing about READs.
-            Choice::OneSided if reads == 0 => return,
+            Choice::Request => self.request.add(each),
             Choice::OneSided => {
-                let each = nanoseconds / reads as f32;
                 // A moving average, of about as many lookups as there are samples.
                 self.reads += (reads as f32 - self.reads) / self.options.samples.max(1) as f32;
                 let kept = self.one_sided.add(each);
@@ -255,8 +305,9 @@ impl Selector {
         is_known.then(|| (time(self.request.average()), time(self.one_sided.average()), time(self.rtt_ns)))
     }
 
-    /// Forgets all samples: the ways alternate again until a few are there.
+    /// Forgets all samples: the ways are taken by turns again until a few are there.
     pub fn forget(&mut self) {
+        self.run = None;
         self.one_sided.clear();
         self.request.clear();
         self.estimate = None;
@@ -271,6 +322,27 @@ impl Selector {
             }
             self.used_at_ns = now_ns;
         }
+    }
+
+    /// Whether a sample counts: not the first of a run.
+    fn counts(&mut self, choice: Choice, nanoseconds: f32) -> bool {
+        let Some(run) = self.run.as_mut().filter(|run| run.choice == choice) else { return true };
+        run.measured += 1;
+        run.spent_ns += nanoseconds as u64;
+        let Run { measured, spent_ns, .. } = *run;
+        // Others like that would take too long: it is all that there is to go by.
+        let is_long = spent_ns > self.fresh_max_ns / 20;
+        if measured == RUN || is_long {
+            self.run = None;
+        }
+        if measured == 1 {
+            let first = match choice {
+                Choice::Request => &mut self.first_request_ns,
+                Choice::OneSided => &mut self.first_lookup_ns,
+            };
+            *first += (nanoseconds - *first) / RUN as f32;
+        }
+        measured > 1 || is_long
     }
 
     /// Forgets the samples of a way of which there was none for long, before the next is added.
@@ -289,10 +361,10 @@ impl Selector {
         }
     }
 
-    /// How often to explore a way that takes `worse` where the other takes `better`.
+    /// How often to begin a run of a way that takes `worse` as a whole where an operation of the other takes `better`.
     fn explore_below(&self, better: f32, worse: f32) -> u32 {
         let share = self.options.explore_share * better / worse.max(1.0);
-        let probability = self.options.explore_probability.min(share).clamp(0.0, 1.0);
+        let probability = (self.options.explore_probability / RUN as f32).min(share).clamp(0.0, 1.0);
         (f64::from(probability) * f64::from(u32::MAX)) as u32
     }
 
@@ -313,10 +385,14 @@ impl Selector {
         let (request, read) = (self.request.average(), self.one_sided.average());
         let mut estimate = Estimate::new(request, read, rtt, self.timed_each);
         let lookup = read * self.reads;
-        estimate.explore_request = self.explore_below(lookup, request);
-        estimate.explore_read = self.explore_below(request, lookup);
-        let worse = request.max(lookup) / self.options.explore_share.max(0.001);
-        estimate.overdue_ns = (worse as u64).clamp(self.fresh_max_ns / 2, self.fresh_max_ns * 2);
+        let rest = (RUN - 1) as f32;
+        let run_of_requests = request * rest + self.first_request_ns.max(request);
+        let run_of_lookups = lookup * rest + self.first_lookup_ns.max(lookup);
+        estimate.explore_request = self.explore_below(lookup, run_of_requests);
+        estimate.explore_read = self.explore_below(request, run_of_lookups);
+        let worse = if request > lookup { run_of_requests } else { run_of_lookups };
+        let overdue = worse / self.options.explore_share.max(0.001);
+        estimate.overdue_ns = (overdue as u64).clamp(self.fresh_max_ns / 2, self.fresh_max_ns * 2);
         Some(estimate)
     }
 

@@ -7,8 +7,11 @@
 const PARTS: f32 = 16.0;
 /// 4 s, in parts. The square of a sample has 72 bits then, and the sum of 2^32 squares fits 128.
 const SAMPLE_MAX: f32 = 4e9 * PARTS;
-/// Samples, before one can be called an outlier: of fewer the deviation says little.
+/// Samples, before one can be called an outlier by the deviation: of fewer that says little.
 const JUDGED_MIN: usize = 8;
+/// Of so few, one that is so many times as long as most was a wait of the client's own. Of samples that are spread as
+/// service times of an M/M/1 queue are, one in 256 is.
+const FAR_OFF: u64 = 8;
 /// The least deviation, as a part of the average. Without one, where all samples so far were the
 /// same every other would be an outlier.
 const DEVIATION_MIN: f64 = 0.01;
@@ -71,15 +74,48 @@ impl Window {
             let oldest = self.ring[self.next];
             self.sum -= oldest;
             self.squares -= u128::from(oldest) * u128::from(oldest);
-        } else {
-            self.len += 1;
         }
+        let is_more = self.len < self.ring.len();
+        self.len += usize::from(is_more);
         self.ring[self.next] = sample;
         self.next = after(self.next, self.ring.len());
         self.sum += sample;
         self.squares += u128::from(sample) * u128::from(sample);
-        self.average = (self.sum as f64 / self.len as f64) as f32 / PARTS;
+        if is_more && self.len == JUDGED_MIN {
+            self.drop_far_off();
+        }
+        self.average = match self.len < JUDGED_MIN {
+            true => self.median() as f32,
+            false => (self.sum as f64 / self.len as f64) as f32,
+        } / PARTS;
         true
+    }
+
+    /// Of few samples: half of them are no longer. One long wait among them says nothing about the others.
+    fn median(&self) -> u64 {
+        let mut few = [0; JUDGED_MIN];
+        let few = &mut few[..self.len.min(JUDGED_MIN)];
+        few.copy_from_slice(&self.ring[..few.len()]);
+        few.sort_unstable();
+        few.get(few.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+    }
+
+    /// The first samples were added whatever they were: those that are far off are dropped as soon as there are enough
+    /// to tell.
+    fn drop_far_off(&mut self) {
+        let longest = self.median().saturating_mul(FAR_OFF);
+        let mut kept = 0;
+        for at in 0..self.len {
+            let sample = self.ring[at];
+            if sample <= longest {
+                self.ring[kept] = sample;
+                kept += 1;
+            } else {
+                self.sum -= sample;
+                self.squares -= u128::from(sample) * u128::from(sample);
+            }
+        }
+        (self.len, self.next) = (kept, kept % self.ring.len());
     }
 
     fn is_outlier(&self, sample: u64) -> bool {
@@ -113,4 +149,45 @@ impl Window {
 #[inline]
 fn after(at: usize, len: usize) -> usize {
     if at + 1 == len { 0 } else { at + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_few_that_is_far_off_does_not_count() {
+        for late in 0..12 {
+            let mut window = Window::new(100, 3.0);
+            for at in 0..12 {
+                window.add(if at == late { 5e6 } else { 8_000.0 + at as f32 });
+                // The very first is all there is.
+                let average = window.average();
+                assert!(
+                    (at == 0 && late == 0) || (8_000.0..8_012.0).contains(&average),
+                    "{late} {at}: {average}"
+                );
+            }
+            assert!(window.len() >= 11 && window.len() <= 12);
+        }
+        // Most of them: then that is what it takes.
+        let mut window = Window::new(100, 3.0);
+        for at in 0..8 {
+            window.add(if at < 3 { 8_000.0 } else { 5e6 });
+        }
+        assert!(window.len() == 8 && window.average() > 3e6);
+    }
+
+    #[test]
+    fn a_window_of_few_has_the_last_ones() {
+        for samples in 1..12 {
+            let mut window = Window::new(samples, 1e9);
+            for at in 0..100 {
+                window.add(1_000.0 + at as f32);
+                let (last, first) = (1_000.0 + at as f32, 1_000.0 + (at + 1 - window.len() as i32) as f32);
+                assert!(window.average() >= first && window.average() <= last, "{samples} {at}");
+            }
+            assert_eq!(window.len(), samples);
+        }
+    }
 }

@@ -42,7 +42,7 @@ impl Client {
 }
 
 #[test]
-fn the_ways_alternate_until_a_few_samples_of_both_are_there() {
+fn the_ways_are_taken_by_turns_until_a_few_samples_of_both_are_there() {
     let mut client = Client::new(SelectorOptions::default(), 1);
     assert_eq!(client.run(16, || (9_000, 2_000)), 8);
     assert_eq!(client.selector.preferred(1.0), Some(Choice::OneSided));
@@ -67,11 +67,11 @@ fn the_rule_is_the_papers() {
     assert_eq!(client.selector.preferred(1.5), Some(Choice::OneSided));
 }
 
-/// How many of 100,000 operations explore, where a request takes so much longer than a READ.
-fn explored(request_ns: u64, read_ns: u64) -> u32 {
+/// How many of so many operations explore, where a request takes so much longer than a READ.
+fn explored(operations: u64, request_ns: u64, read_ns: u64) -> u32 {
     let mut selector = Selector::new(SelectorOptions::default(), 3);
     let mut explored = 0;
-    for operation in 0..100_000 {
+    for operation in 0..operations {
         let now = ns(operation * read_ns);
         let chosen = selector.choose(now, 1.0);
         explored += u32::from(chosen.explores);
@@ -86,15 +86,15 @@ fn explored(request_ns: u64, read_ns: u64) -> u32 {
 
 #[test]
 fn one_in_a_hundred_explores_and_is_timed() {
-    let explored = explored(190, 100);
+    let explored = explored(100_000, 190, 100);
     assert!((850..1_150).contains(&explored), "{explored} of 100,000");
 }
 
 #[test]
 fn exploring_takes_no_more_than_its_share_of_the_time() {
     for request in [1_000, 10_000, 100_000] {
-        let spent = u64::from(explored(request, 100)) * request;
-        let all = 100_000 * 100;
+        let spent = u64::from(explored(4_000_000, request, 100)) * request;
+        let all = 4_000_000 * 100;
         assert!(spent > all / 100 && spent < all / 30, "{spent} of {all} ns with requests of {request} ns");
     }
 }
@@ -201,4 +201,66 @@ fn one_long_wait_at_the_start_is_soon_forgotten() {
         }
     }
     assert_eq!(wrong, 0, "a second later it still asked the node");
+}
+
+/// Operations until `until`, of which the first after one of the other way takes so much longer, and so does one in 256,
+/// whichever way it goes. How many were requests and how many READs, and how long both took.
+fn run_waking(
+    selector: &mut Selector,
+    (now, until): (&mut u64, u64),
+    (request, read): (u64, u64),
+    (waking, seldom): (u64, u64),
+) -> [(u32, u64); 2] {
+    let (mut last, mut spent) = (Choice::Request, [(0, 0); 2]);
+    let mut random = *now | 1;
+    while *now < until {
+        let chosen = selector.choose(ns(*now), 1.0);
+        random = random.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
+        let mut took = if chosen.choice == Choice::Request { request } else { read } + (random >> 40) % 300;
+        took += if chosen.choice == last { 0 } else { waking };
+        took += if random >> 32 & 255 == 0 { seldom } else { 0 };
+        last = chosen.choice;
+        *now += took;
+        if chosen.timed {
+            selector.measured(ns(*now), chosen.choice, ns(took), 1);
+        }
+        let (count, time) = &mut spent[usize::from(chosen.choice == Choice::OneSided)];
+        *count += 1;
+        *time += took;
+    }
+    spent
+}
+
+/// A node with little CPU: whoever serves the way that was not taken lately is asleep, and takes milliseconds to wake;
+/// and one operation in some hundred waits, whichever way it goes.
+#[test]
+fn a_way_is_not_taken_for_slow_because_it_has_to_be_woken() {
+    for (request, read, better) in [(8_300, 9_500, 0), (9_500, 8_300, 1)] {
+        let (mut kept, mut all) = (0, 0);
+        for seed in 1..=20 {
+            let mut selector = Selector::new(SelectorOptions::default(), seed);
+            let mut now = seed;
+            run_waking(&mut selector, (&mut now, 1_000_000_000), (request, read), (3_000_000, 12_000_000));
+            let spent = run_waking(
+                &mut selector,
+                (&mut now, 4_000_000_000),
+                (request, read),
+                (3_000_000, 12_000_000),
+            );
+            kept += spent[better].0;
+            all += spent[0].0 + spent[1].0;
+        }
+        assert!(kept > all / 100 * 95, "{kept} of {all} went the better way");
+    }
+}
+
+#[test]
+fn a_way_that_has_become_slow_takes_little_time_and_is_taken_again_when_it_is_quick() {
+    let mut selector = Selector::new(SelectorOptions::default(), 5);
+    let mut now = 1;
+    run_waking(&mut selector, (&mut now, 500_000_000), (9_000, 10_000), (0, 0));
+    let [_, (_, spent)] = run_waking(&mut selector, (&mut now, 4_500_000_000), (9_000, 5_000_000), (0, 0));
+    assert!(spent < 4_000_000_000 / 16, "{spent} ns on READs of 5 ms");
+    let [_, (reads, _)] = run_waking(&mut selector, (&mut now, 6_500_000_000), (9_000, 2_000), (0, 0));
+    assert!(reads > 400_000, "{reads} READs");
 }
