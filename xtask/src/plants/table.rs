@@ -72,6 +72,11 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: LONG_REPLACED,
     },
     Plant {
+        name: "first_of_a_run_counts",
+        gate: unit("barn-index", "selector"),
+        fails: "a_way_is_not_taken_for_slow_because_it_has_to_be_woken",
+    },
+    Plant {
         name: "split_patience_is_blind",
         gate: unit("barn-index", "hopscotch"),
         fails: "memory_that_was_given_back_is_used_at_once",
