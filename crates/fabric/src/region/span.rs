@@ -67,8 +67,8 @@ impl<'a> Span<'a> {
     /// the rest are past the end.
     #[inline(always)]
     pub fn behind(&self, from: u32, bytes: &[u8], rest: usize) -> Option<Rest<'a>> {
-        debug_assert!(isize::try_from(rest).is_ok());
-        if !self.has(from, bytes.len() + rest) {
+        // Of so much or less the sum is one.
+        if rest > self.bytes || !self.has(from, bytes.len() + rest) {
             return None;
         }
         let start = self.start.after(from as usize);
@@ -140,11 +140,13 @@ mod tests {
             }
             assert_eq!(span.load(from, &mut vec![0; 165 - start]), None);
             assert!(!span.holds(from, &pattern[start..165]));
-            for (bytes, rest) in [(0, 0), (0, 9), (8, 8), (16, 32), (5, 3), (16, 101), (101, 0)] {
+            for (bytes, rest) in
+                [(0, 0), (0, 9), (8, 8), (16, 32), (5, 3), (16, 101), (101, 0), (8, usize::MAX - 7)]
+            {
                 let (end, mut into) = ((start + bytes).min(256), vec![7; 3]);
                 let bytes = end - start;
                 let behind = span.behind(from, &pattern[start..end], rest);
-                let within = from % 8 == 0 && end + rest <= 164;
+                let within = from % 8 == 0 && rest <= 164 && end + rest <= 164;
                 assert_eq!(
                     behind.map(|rest| rest.load(&mut into)),
                     within.then_some(()),

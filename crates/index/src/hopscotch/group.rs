@@ -205,7 +205,7 @@ fn look_group<'m, const WORDS: usize, S: Sought<'m>, W: Wanted>(
         let (key, found) = (&keys[at], &mut found[at]);
         if let Some(likely) = &likely[at]
             && let Ok(Taken::Found { timed }) =
-                likely.take(spots[at].address, key.bytes(), || key.hash(seed), found)
+                likely.take(spots[at].address, (key.bytes(), shape.slot_bytes), || key.hash(seed), found)
         {
             looked[at] = Looked::Found;
             told.found += 1;

@@ -305,7 +305,7 @@ impl<'a> Place<'a> {
         let word = self.open(&words)?;
         for slot in Tagged::in_words::<WORDS, START>(&words, slots, tag(key.hash)) {
             let likely = likely::<WORDS, START>(span, &words, word, slot, (slots, shape.slot_bytes));
-            match likely.take(self.address(), key.bytes, || key.hash, found)? {
+            match likely.take(self.address(), (key.bytes, shape.slot_bytes), || key.hash, found)? {
                 Taken::Found { .. } => return Ok(Bucket::Found),
                 Taken::Outside(pointer) => return Ok(Bucket::Outside(pointer)),
                 Taken::Other => {}
@@ -361,17 +361,19 @@ impl Likely<'_> {
     pub(super) fn take(
         &self,
         address: Address,
-        key: &[u8],
+        (key, slot_bytes): (&[u8], usize),
         hash: impl FnOnce() -> u64,
         found: &mut Found,
     ) -> Result<Taken, Shut> {
         if !self.control.is_plain_of(key.len()) {
-            return self.take_unusual(address, key, hash(), found);
+            return self.take_unusual(address, (key, slot_bytes), hash(), found);
         }
+        let value_bytes = self.control.value_bytes();
         // Words of two versions may say anything.
-        let Some(value) = self.span.behind(self.from, key, self.control.value_bytes()) else {
+        if key.len() + value_bytes > slot_bytes {
             return Ok(Taken::Other);
-        };
+        }
+        let Some(value) = self.span.behind(self.from, key, value_bytes) else { return Ok(Taken::Other) };
         value.load(&mut found.value);
         still(&self.span, self.word)?;
         found.expires = 0;
@@ -384,11 +386,14 @@ impl Likely<'_> {
     fn take_unusual(
         &self,
         address: Address,
-        key: &[u8],
+        (key, slot_bytes): (&[u8], usize),
         hash: u64,
         found: &mut Found,
     ) -> Result<Taken, Shut> {
         let Self { span, word, from, control } = self;
+        if control.slot_bytes() > slot_bytes {
+            return Ok(Taken::Other);
+        }
         if control.is_outside() {
             return self.take_outside(hash);
         }

@@ -149,6 +149,10 @@ pub struct Selector {
     /// What the first request, and the first lookup by READs, of a run take on average.
     first_request_ns: f32,
     first_lookup_ns: f32,
+    /// How long the last run was under way: of batches that is more than their samples say, which are for each key.
+    run_ns: u64,
+    /// Choices since it began.
+    since_run: u32,
     /// What follows from the samples, worked out when one is added; nothing while there are too few.
     estimate: Option<Estimate>,
 }
@@ -156,20 +160,23 @@ pub struct Selector {
 /// So many operations in a row explore: one that does not count, and three of which one may have waited for something else.
 const RUN: u32 = 4;
 
+/// Choices between a run and the next that is overdue: of a client that has little to do they would be most.
+const OVERDUE_MIN: u32 = 16 * RUN;
+
 /// Operations in a row that take the way that seemed worse.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     choice: Choice,
     /// So many are yet to be chosen.
     left: u32,
-    /// So many were measured, and took so long.
+    /// So many were measured.
     measured: u32,
-    spent_ns: u64,
+    began_ns: u64,
 }
 
 impl Run {
-    fn of(choice: Choice) -> Self {
-        Self { choice, left: RUN, measured: 0, spent_ns: 0 }
+    fn of(choice: Choice, began_ns: u64) -> Self {
+        Self { choice, left: RUN, measured: 0, began_ns }
     }
 }
 
@@ -209,6 +216,8 @@ impl Selector {
             run: None,
             first_request_ns: 0.0,
             first_lookup_ns: 0.0,
+            run_ns: 0,
+            since_run: 0,
             estimate: None,
             options,
         }
@@ -223,9 +232,9 @@ impl Selector {
         // By reference: a copy of what was just written by parts makes the CPU wait for all of them.
         let Some(estimate) = &self.estimate else {
             let turn = self.turn.other();
-            let run = self.run.get_or_insert(Run::of(turn));
+            let run = self.run.get_or_insert(Run::of(turn, self.used_at_ns));
             if run.left == 0 {
-                *run = Run::of(turn);
+                *run = Run::of(turn, self.used_at_ns);
             }
             self.turn = run.choice;
             run.left -= 1;
@@ -241,11 +250,14 @@ impl Selector {
             Choice::Request => (estimate.explore_read, self.one_sided_at_ns),
         };
         // However bad it seems: what seems so may be one long wait of the client's own.
-        let overdue = self.used_at_ns.saturating_sub(last) > estimate.overdue_ns;
+        self.since_run = self.since_run.saturating_add(1);
+        let overdue =
+            self.since_run > OVERDUE_MIN && self.used_at_ns.saturating_sub(last) > estimate.overdue_ns;
         let explores = (random as u32) < explore_below || overdue;
         let choice = if explores { better.other() } else { better };
         if explores {
-            self.run = Some(Run { left: RUN - 1, ..Run::of(choice) });
+            self.since_run = 0;
+            self.run = Some(Run { left: RUN - 1, ..Run::of(choice, self.used_at_ns) });
         }
         let timed_below = match choice {
             Choice::Request => estimate.request_timed,
@@ -268,7 +280,7 @@ impl Selector {
         let nanoseconds = nanoseconds(latency) as f32;
         // All of it was in the client's own cache: that says nothing about READs.
         if choice == Choice::OneSided && reads == 0 {
-            return;
+            return self.drop_stale(choice);
         }
         let each = if choice == Choice::OneSided { nanoseconds / reads as f32 } else { nanoseconds };
         if !self.counts(choice, nanoseconds) {
@@ -329,12 +341,11 @@ impl Selector {
     fn counts(&mut self, choice: Choice, nanoseconds: f32) -> bool {
         let Some(run) = self.run.as_mut().filter(|run| run.choice == choice) else { return true };
         run.measured += 1;
-        run.spent_ns += nanoseconds as u64;
-        let Run { measured, spent_ns, .. } = *run;
+        let (measured, run_ns) = (run.measured, self.used_at_ns.saturating_sub(run.began_ns));
         // Others like that would take too long: it is all that there is to go by.
-        let is_long = spent_ns > self.fresh_max_ns / 20;
+        let is_long = run_ns > self.fresh_max_ns / 20;
         if measured == RUN || is_long {
-            self.run = None;
+            (self.run, self.run_ns) = (None, run_ns);
         }
         if measured == 1 {
             let first = match choice {
@@ -391,8 +402,11 @@ impl Selector {
         let run_of_lookups = lookup * rest + self.first_lookup_ns.max(lookup);
         estimate.explore_request = self.explore_below(lookup, run_of_requests);
         estimate.explore_read = self.explore_below(request, run_of_lookups);
-        let worse = if request > lookup { run_of_requests } else { run_of_lookups };
-        let overdue = worse / self.options.explore_share.max(0.001);
+        let worse = match estimate.better(self.reads) {
+            Choice::OneSided => run_of_requests,
+            Choice::Request => run_of_lookups,
+        };
+        let overdue = worse.max(self.run_ns as f32) / self.options.explore_share.max(0.001);
         estimate.overdue_ns = (overdue as u64).clamp(self.fresh_max_ns / 2, self.fresh_max_ns * 2);
         Some(estimate)
     }

@@ -83,7 +83,7 @@ fn what_changed_since_it_was_opened_is_not_taken() {
     let (roots, key) = (world.roots(), Key::new(world.options.seed, b"key"));
     let mut found = Found::default();
     let take = |likely: &Likely<'_>, place: Place<'_>, found: &mut Found| {
-        likely.take(place.address(), key.bytes, || key.hash, found)
+        likely.take(place.address(), (key.bytes, roots.shape().slot_bytes), || key.hash, found)
     };
     let is_found = |taken| matches!(taken, Ok(Taken::Found { .. }));
     // Nothing has: it is taken.
