@@ -32,7 +32,6 @@ const NOT_TWICE: &str = "links_that_break_make_nothing_happen_twice";
 const EXPELLED: &str = "a_node_stands_still_with_a_lost_transaction_and_is_expelled_all_the_same";
 const GO_ON: &str = "handles_from_before_a_restart_go_on_over_tcp";
 const TOLD_APART: &str = "another_cluster_at_a_node_s_address_is_not_taken_for_it";
-const READS_FOR_ITSELF: &str = "who_chooses_the_way_still_reads_for_itself_after_a_link_broke";
 const SPACE_STORIES: &str = "master::tests::stories";
 const SPACE_MODEL: &str = "whatever_clients_and_keepers_do_nothing_is_lost_doubled_or_torn";
 const WRITER_OVER: &str = "a_writer_whose_lease_has_ended_commits_nothing_though_nobody_else_took_it";
@@ -72,8 +71,8 @@ pub(super) const PLANTS: &[Plant] = &[
         fails: LONG_REPLACED,
     },
     Plant {
-        name: "first_of_a_run_counts",
-        gate: unit("barn-index", "selector"),
+        name: "explores_once",
+        gate: unit("barn-index", "selector::tests::a_way"),
         fails: "a_way_is_not_taken_for_slow_because_it_has_to_be_woken",
     },
     Plant {
@@ -532,7 +531,6 @@ pub(super) const PLANTS: &[Plant] = &[
     Plant { name: "any_welcome_will_do", gate: restart(TOLD_APART), fails: TOLD_APART },
     Plant { name: "tables_outlive_clusters", gate: restart(GO_ON), fails: GO_ON },
     Plant { name: "roots_outlive_sessions", gate: restart(GO_ON), fails: GO_ON },
-    Plant { name: "choice_lost", gate: restart(READS_FOR_ITSELF), fails: READS_FOR_ITSELF },
     Plant {
         name: "starting_cluster_stays_empty",
         gate: Gate {

@@ -5,7 +5,6 @@
 
 use crate::options::Kind;
 use crate::selector::{Choice, SelectorOptions, SharedSelector};
-use barn_layout::planted;
 use barn_transaction::Client;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -131,14 +130,11 @@ impl Choosing {
         Some(sent)
     }
 
-    /// What was chosen could not be done at once: whoever calls [`Choosing::choose`] next does it. If it were lost,
-    /// and with it each turn of a way of which nothing is known, only the other would ever be taken.
+    /// What was chosen could not be done at once: whoever calls [`Choosing::choose`] next does it, so that a run of the
+    /// selector's is as long as it is meant to be.
     #[cold]
     pub(super) fn postpone(&self, sent: &Sent) {
         let Some((_, explores)) = sent.began else { return };
-        if planted("choice_lost") && sent.choice == Choice::OneSided {
-            return;
-        }
         let asks = if sent.choice == Choice::Request { ASKS } else { 0 };
         let explores = if explores { EXPLORES } else { 0 };
         // ORDER: Relaxed: as in `choose`.

@@ -257,7 +257,8 @@ impl Selector {
         let choice = if explores { better.other() } else { better };
         if explores {
             self.since_run = 0;
-            self.run = Some(Run { left: RUN - 1, ..Run::of(choice, self.used_at_ns) });
+            let left = if planted("explores_once") { 0 } else { RUN - 1 };
+            self.run = Some(Run { left, ..Run::of(choice, self.used_at_ns) });
         }
         let timed_below = match choice {
             Choice::Request => estimate.request_timed,
@@ -354,7 +355,7 @@ impl Selector {
             };
             *first += (nanoseconds - *first) / RUN as f32;
         }
-        measured > 1 || is_long || planted("first_of_a_run_counts")
+        measured > 1 || is_long || planted("explores_once")
     }
 
     /// Forgets the samples of a way of which there was none for long, before the next is added.
