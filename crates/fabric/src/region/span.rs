@@ -51,12 +51,6 @@ impl<'a> Span<'a> {
         self.has(0, WORDS * WORD_BYTES).then(|| self.start.words())
     }
 
-    /// Whether these bytes stand at `from`, a whole word; not if that is past the end.
-    #[inline(always)]
-    pub fn holds(&self, from: u32, bytes: &[u8]) -> bool {
-        self.has(from, bytes.len()) && self.start.after(from as usize).holds(bytes)
-    }
-
     /// Copies bytes out, as [`Words::load`] does; `None` if some are past the end.
     #[inline(always)]
     pub fn load(&self, from: u32, into: &mut [u8]) -> Option<()> {
@@ -131,15 +125,15 @@ mod tests {
                 assert_eq!(span.load(from, &mut into), Some(()));
                 assert_eq!(into, wanted, "{from}+{bytes}");
                 let aligned = from % 8 == 0;
-                assert_eq!(span.holds(from, wanted), aligned, "{from}+{bytes}");
+                assert_eq!(span.behind(from, wanted, 0).is_some(), aligned, "{from}+{bytes}");
                 for wrong in [0, bytes / 2, bytes.saturating_sub(1)].into_iter().filter(|_| bytes > 0) {
                     let mut other = wanted.to_vec();
                     other[wrong] ^= 1;
-                    assert!(!span.holds(from, &other), "{from}+{bytes}: {wrong}");
+                    assert!(span.behind(from, &other, 0).is_none(), "{from}+{bytes}: {wrong}");
                 }
             }
             assert_eq!(span.load(from, &mut vec![0; 165 - start]), None);
-            assert!(!span.holds(from, &pattern[start..165]));
+            assert!(span.behind(from, &pattern[start..165], 0).is_none());
             for (bytes, rest) in
                 [(0, 0), (0, 9), (8, 8), (16, 32), (5, 3), (16, 101), (101, 0), (8, usize::MAX - 7)]
             {

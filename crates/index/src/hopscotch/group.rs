@@ -1,7 +1,7 @@
 //! Looks many keys up where they are, in memory that is mapped here, so that their cache misses overlap: the
 //! client's way over shm, and the node's own.
 //!
-//! A key is looked up in some 200 instructions, at the rate at which the memory brings its lines: each of them counts.
+//! A key is looked up in some 350 instructions, nearly as quickly as the memory brings its lines: each of them counts.
 //! So what is known of a key goes from step to step in the fewest words, regions are told apart once for all keys of a
 //! group, and what few keys need (a second bucket, a time) is done apart from the others.
 

@@ -16,7 +16,7 @@
 //! - a READ of shared memory takes about 100 ns and reading the clock twice takes 50, so where
 //!   operations are quick only some are timed; see [`SelectorOptions::timed_ns`];
 //! - samples grow old: see [`SelectorOptions::fresh_max`];
-//! - whoever explores takes the way that seems worse several times in a row ([`RUN`]), and the first of them is not
+//! - whoever explores takes the way that seems worse several times in a row (`RUN`), and the first of them is not
 //!   counted: it waits for whoever serves that way and was asleep. On a node with little CPU that took milliseconds, so
 //!   that either way seemed a hundred times as slow as the other to whoever did not take it, and stayed so;
 //! - of few samples nobody can tell by their deviation which one is off: of fewer than eight the median counts;
